@@ -161,7 +161,8 @@ def _fed(part: Part, optimizers: Mapping[str, str]) -> list[str]:
     function, rates = optimizers[part.name], [part.rate(number) for number in part.steps]
     return [
         f"def {_fed_schedule(function)}(step):",
-        f"    return {rates}[min(step - {_first_count(part)}, {len(rates) - 1})]",
+        # Asked for step 0 too, which every optimizer is built for: also of a script that was recorded later.
+        f"    return {rates}[min(max(step - {_first_count(part)}, 0), {len(rates) - 1})]",
         f"def {function}(model):",
         f"    return {MODULE}.{function}(model, {rates[0]})",
     ]

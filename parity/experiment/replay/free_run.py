@@ -75,7 +75,7 @@ def train_freely(
     except TraceError:
         return None, told_of_shadow(part, "free") or NO_FREE_RUN
     start = start_of(freely, part.begins)
-    others = _others(replayed, freely) if part.trained is not None else None
+    others = _others(replayed, freely) if part.trained is not None or part.held else None
     states = write_states(out / f"{name}-states", ((number, freely.before(number)) for number in part.steps))
     candidate = replayed.run_freely(translated(replayed.join, start), others, name, feeds)
     reference = recorded_run(side, name, "float64", follow=False)
@@ -115,6 +115,10 @@ def _others(replayed: ReplayedPort, freely: Part) -> Iterator[tuple[int, Tensors
     trained = freely.trained or frozenset()
     for number in freely.steps:
         state = freely.before(number)
+        if freely.trained is None:
+            # The shadow has counters and what is averaged on the way to a statistic from the recording in every step.
+            yield number, translated(replayed.join, {key: state[key] for key in freely.held_keys if key in state})
+            continue
         theirs = {text: value for text, value in select(state, "var").items() if parse_key(text).name not in trained}
         # Statistics of layers that several optimizers run through move with each: they are the script's.
         theirs.update(select(state, "stat"))

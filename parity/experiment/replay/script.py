@@ -1,7 +1,7 @@
 """Reads a recorded trace as one optimizer's training: a script with several has a section for each."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,6 +54,8 @@ class Part:
       left: what is recorded and not replayed, in words; grows as files are read.
       aside: what is moved before every step, seeded with its number: nothing, "weights" by `break_ties`, or "inputs" too
         by `break_ties_of_inputs`.
+      held: names of variables that are neither weights nor statistics, and that the port holds: what is on the way to a
+        statistic, as a count is. They are loaded, and not judged.
     """
 
     name: str
@@ -63,6 +65,28 @@ class Part:
     trained: frozenset[str] | None
     left: set[str]
     aside: Literal["", "weights", "inputs"] = ""
+    held: frozenset[str] = frozenset()
+
+    def holding(self, names: Collection[str]) -> "Part":
+        """Returns the part with a port that holds those of some names that are recorded as neither weight nor statistic."""
+        recorded = self.trace.step(self.steps[0]).keys("state")
+        known = {key.name for key in recorded if not key.section} - {*self.trace.variables}
+        return replace(self, held=frozenset(known.intersection(names)))
+
+    @property
+    def held_keys(self) -> list[str]:
+        """The names in a state of what the port holds beside weights and statistics."""
+        return [trace_name("stat", name) for name in sorted(self.held)]
+
+    @property
+    def variables(self) -> dict[str, dict[str, Any]]:
+        """What the trace says of its variables, and what it would say of those that the port holds beside them."""
+        first = self.trace.step(self.steps[0])
+        shapes = {name: list(first.shape(trace_name("state", name))) for name in sorted(self.held)}
+        return {
+            **self.trace.variables,
+            **{name: {"shape": shape, "dtype": "float32", "kind": "statistic"} for name, shape in shapes.items()},
+        }
 
     @property
     def prefix(self) -> str:
@@ -124,6 +148,10 @@ class Part:
         counters = {own: now.read(text) for text, own in self._own(now) if quantity_of(own) == "state"}
         if self.name:
             counters.pop(GLOBAL_STEP, None)  # counts the updates of several optimizers
+        names = {text: parse_key(text).name for text in counters}
+        state.update(
+            {trace_name("stat", names[own]): value for own, value in counters.items() if names[own] in self.held}
+        )
         return self._moved({**state, **counters}, number)
 
     def batch(self, number: int) -> Tensors:
@@ -318,7 +346,7 @@ def write_reference(part: Part, recorded: Trace, out: Path) -> Trace:
 
 
 def _judged(part: Part, text: str) -> bool:
-    return not (part.racing and quantity_of(text) == "stat")
+    return quantity_of(text) != "stat" or not (part.racing or parse_key(text).name in part.held)
 
 
 def _wider(text: str, value: Array) -> Array:

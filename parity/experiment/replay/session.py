@@ -144,7 +144,7 @@ def _start(script: Script, part: Part, port: Port, side: SideProcess) -> Replaye
     entries, named = load_mapping(script.mapping_file) if script.mapping_file else ({}, {})
     folder = script.folder(part)
     folder.mkdir(parents=True, exist_ok=True)
-    replayed = ReplayedPort(part, port, side, entries, named, folder, script.tick, script.shadow)
+    replayed = ReplayedPort(part.holding(entries), port, side, entries, named, folder, script.tick, script.shadow)
     script.tick("start torch", 1, 1)
     return replayed
 

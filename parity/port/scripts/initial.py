@@ -9,7 +9,7 @@ import numpy as np
 
 from parity.mapping import parse_transform
 from parity.port.source.code import array, number
-from parity.port.source.parameters import Parameters
+from parity.port.source.parameters import BUFFERS, Parameters
 from parity.port.tower.attributes import attributes_of
 from parity.trace import RecordedGraph, trace_name
 from parity.trace.arrays import Array
@@ -63,7 +63,7 @@ def initial_of(
     Args:
       graph: of the script.
       mapping: by name of the script's variable, the path of the module's and the transform.
-      kinds: by name, "var" or "stat".
+      kinds: by name, "var", "stat" or "state".
       shapes: by name of the script's variable.
       fresh: by path, the number that torch itself fills a parameter with, for those that it does.
     """
@@ -73,7 +73,7 @@ def initial_of(
         draw = draws.of(graph.initial.get(trace_name(kinds.get(name, "var"), name), ""))
         if draw is not None and not draw.kind and draw.shift.size and (draw.shift == fresh.get(path)).all():
             continue
-        text = _statement(_reached(path, kinds.get(name) == "stat"), draw, transform, shapes[name]) if draw else None
+        text = _statement(_reached(path, kinds.get(name) in BUFFERS), draw, transform, shapes[name]) if draw else None
         if text is None:
             unknown.append(path)
         else:

@@ -8,6 +8,7 @@ import numpy as np
 from parity.port.source.code import ATOM, SIGNED, Code, axes, call, infix, method
 from parity.port.source.writer import Writer, scalar, writes
 from parity.port.tower.fold import CHOICE, strided_index
+from parity.port.tower.moves import VARIANCE
 from parity.port.tower.ops import CONST, VARIABLE, Op, Tensor
 from parity.port.tower.simplify import HITS, axes_of
 from parity.trace.as_written import as_written
@@ -80,6 +81,7 @@ TORCH_REDUCTIONS = {
     "Prod": "prod",
     "All": "all",
     "Any": "any",
+    VARIANCE: "var",
 }
 ONE_AXIS = ("prod", "all", "any")  # torch's take one axis
 # Beyond it torch's softplus is its argument itself; exp(-40) is less than a unit in the last place of float64.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from parity.port.errors import PortError
 from parity.port.source.code import SUMMED, Code, identifier
 from parity.port.source.layer_names import name_layers
+from parity.port.source.moves import write_moves
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import NAMES_OF_PORTS, Refused, Writer
 from parity.port.tower.border import Border, border_of
@@ -16,7 +17,8 @@ from parity.port.tower.fold import fold
 from parity.port.tower.layers import raise_layers
 from parity.port.tower.lengths import with_lengths
 from parity.port.tower.loops import BODY, nest, raise_loops
-from parity.port.tower.ops import FEED, LOOP, Op, Reader, Tensor, Tower
+from parity.port.tower.moves import moves_in, moves_of, reached, with_batch_statistics, with_own_moves, without_gradient
+from parity.port.tower.ops import FEED, LOOP, VARIABLE, Op, Reader, Tensor, Tower, Write, ops_of
 from parity.port.tower.regions import Frame, Frames, contracted, regions_of, whole_call
 from parity.port.tower.simplify import simplify
 from parity.port.tower.terms import in_first_only, terms_of, with_decay
@@ -88,7 +90,7 @@ class Names:
 
 def prepared(tower: Tower) -> Tower:
     """Returns a tower as it is written: folded, simplified, with layers."""
-    return raise_cells(raise_layers(raise_loops(simplify(fold(tower)))))
+    return raise_cells(raise_layers(raise_loops(simplify(fold(with_own_moves(tower))))))
 
 
 def write_part(
@@ -108,15 +110,21 @@ def write_part(
       PortError: the towers differ in more than terms of the loss that only the first has.
     """
     recorded = reader.tower(0)
-    count = len(recorded.ops())
+    count = len(ops_of([recorded.loss, *(each.value for each in recorded.writes)]))
     first = prepared(recorded)
     only = _first_towers_own(reader, first, towers)
     kept = [each for each in terms_of(first.loss) if each not in only]
     common, own = with_decay(kept), with_decay(only)
-    nested = nest([*common, *own], raise_dynamic_rnn)
-    common, own = nested[: len(common)], nested[len(common) :]
-    border = border_of(nested)
-    forward, refused = _forward(border, section, several, parameters, names)
+    moves = moves_of(first, ops_of([*common, *own]))
+    behind = with_batch_statistics([each.after for each in moves if each.after is not None])
+    nested = nest([*common, *own, *behind], raise_dynamic_rnn)
+    terms, behind = nested[: len(common) + len(own)], nested[len(common) + len(own) :]
+    common, own = terms[: len(common)], terms[len(common) :]
+    border = border_of(terms)
+    behind = without_gradient(behind, border.model)
+    moves = [each._replace(after=after) for each, after in zip(moves, behind, strict=True)]
+    moves = moves_in(moves, border.model, border.data)
+    forward, refused = _forward(border, moves, section, several, parameters, names)
     parameters.is_whole = not several  # another optimizer's part adds what only it reads
     loss, more = _loss(first, border, (common, own), (section, several), parameters, names)
     lengths = [names.lines(each) or each.kind for each in with_lengths(_with_bodies(border), _stops_of)]
@@ -153,14 +161,23 @@ def _first_towers_own(reader: Reader, first: Tower, towers: int) -> list[Tensor]
 
 
 def _forward(
-    border: Border, section: str, several: bool, parameters: Parameters, names: Names
+    border: Border, moves: list[Write], section: str, several: bool, parameters: Parameters, names: Names
 ) -> tuple[Function, list[Refused]]:
     arguments = {name: _argument(name) for name in border.data}
-    items = contracted(border.model, regions_of(border.model, border.outputs, names.frames, parameters.no_blocks))
+    taken = reached([each.after for each in moves if each.after is not None], border.model)[1]
+    wanted = [*dict.fromkeys([*border.outputs, *(each for each in taken if each.kind != FEED)])]
+    items = contracted(border.model, regions_of(border.model, wanted, names.frames, parameters.no_blocks))
     name_layers(items, parameters, names.frames)
     given = _given(border.model, arguments)
     writer = Writer(parameters, "self", given, names.suggested, names.lines, names.frames)
-    found = writer.write(items, border.outputs)
+    if moves:
+        parameters.hold(op for each in moves if each.after for op in ops_of([each.after]) if op.kind == VARIABLE)
+        writer.count(items, wanted)
+        writer.write_all(items)
+        write_moves(writer, moves, border.model)
+        found = [writer.code(each) for each in border.outputs]
+    else:
+        found = writer.write(items, border.outputs)
     returned = ", ".join(each.text for each in found)
     name = _method_name(section) if several else "forward"
     body = [*writer.statements, f"return {returned or 'None'}"]

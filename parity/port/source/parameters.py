@@ -10,12 +10,15 @@ from parity.trace.arrays import Array
 
 if TYPE_CHECKING:
     from parity.port.source.blocks import Block
+    from parity.port.tower.ops import Op
 
 # Attributes of every nn.Module, as far as a scope of a script may be called so.
 OF_EVERY_MODULE = (
     "training forward train eval register_buffer parameters buffers modules children apply type to half float double cuda "
     "cpu share_memory state_dict zero_grad dump_patches compile bfloat16 extra_repr named_parameters requires_grad_"
 )
+
+BUFFERS = ("stat", "state")  # kinds of variables
 
 
 class Held(NamedTuple):
@@ -68,7 +71,7 @@ class Parameters:
 
     Args:
       shapes: by name of a variable of the script, its shape.
-      kinds: by name, "var" or "stat".
+      kinds: by name, "var" or "stat"; "state" of what is neither, and a buffer too.
 
     Attributes:
       layers: by what tells one layer from another.
@@ -99,6 +102,12 @@ class Parameters:
 
     def __post_init__(self) -> None:
         self._root = common_scope(self.own or self.shapes)
+
+    def hold(self, read: "Iterable[Op]") -> None:
+        """Takes in variables that are no weights and no statistics, as a count is, by the ops that stand for them."""
+        new = [op for op in read if op.name not in self.shapes]
+        self.shapes = {**self.shapes, **{op.name: op.output().shape for op in new}}
+        self.kinds = {**self.kinds, **dict.fromkeys((op.name for op in new), "state")}
 
     def inside(self, variables: frozenset[str]) -> "Parameters":
         """Returns what a block holds that has some of the variables."""
@@ -230,7 +239,7 @@ class Parameters:
             found.append(f"self.{attribute} = {number}  # in every recorded step: set it where the script does")
         for name, attribute in self.plain_ones.items():
             shape = ", ".join(map(str, self.shapes[name])) or "()"
-            if self.kinds.get(name) == "stat":
+            if self.kinds.get(name) in BUFFERS:
                 found.append(f'self.register_buffer("{attribute}", torch.zeros({shape}))')
             else:
                 found.append(f"self.{attribute} = nn.Parameter(torch.zeros({shape}))")
@@ -240,7 +249,7 @@ class Parameters:
 
     def buffers(self) -> list[str]:
         """Returns the attributes that are tensors and no parameters."""
-        own = [attribute for name, attribute in self.plain_ones.items() if self.kinds.get(name) == "stat"]
+        own = [attribute for name, attribute in self.plain_ones.items() if self.kinds.get(name) in BUFFERS]
         return [*own, *self.constants]
 
 

@@ -296,6 +296,19 @@ class Writer:
                 self.names[tensor] = self.free_name(self.wished(tensor, "output"))
                 self.statements.append(f"{self.names[tensor]} = {called}")
 
+    def assign_all(self) -> None:
+        """Gives names to everything that is an expression as yet."""
+        self._assign_pending(lambda pending: True)
+
+    def assign_longer(self, tensors: Iterable[Tensor], most: int) -> None:
+        """Gives names to those of some tensors that are expressions of more characters."""
+        self.assign([each for each in tensors if each in self._pending and len(self._pending[each].code.text) > most])
+
+    def assign_reading(self, text: str, but: Tensor) -> None:
+        """Gives names to expressions that read something, before it is written; one of them is what is written."""
+        for tensor in [each for each, pending in self._pending.items() if text in pending.code.text and each != but]:
+            self._assign(tensor)
+
     def assign_draws(self) -> None:
         """Gives names to everything that draws, so that it stays in front of what comes next."""
         self._assign_pending(lambda pending: pending.draws)

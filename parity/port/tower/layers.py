@@ -306,7 +306,7 @@ def _add_statistics(tower: Tower) -> None:
         if op.kind == BATCH_NORM and "batch" in op.attributes:
             batch = op.attributes.pop("batch")
             for write in tower.writes:
-                moved = _moved(write.kind, write.value)
+                moved = _moved(write.kind, write.value) if write.is_statistic else None
                 if moved is None:
                     continue
                 source, decay = moved

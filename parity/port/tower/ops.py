@@ -23,6 +23,8 @@ LOOP_NUMBER, LOOP_SLOT, LOOP_MEMBERS = "number", "slot", "members"  # attributes
 READING_KINDS = ("Identity", "ReadVariableOp", "Enter")
 GATE_KINDS = ("Enter", "NextIteration", "LoopCond")  # hand on what they take
 COMPARISONS = ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual")
+# Ops that write a variable, and give what it then holds: what they compute of what it held before, where it is anything.
+WRITING_KINDS = {"Assign": "Identity", "AssignSub": "Sub", "AssignAdd": "Add"}
 LOGIC = ("LogicalAnd", "LogicalOr", "LogicalNot", "IsFinite", "IsNan", "IsInf", "All", "Any")
 # Ops whose output is of another type than their input: the type itself, or the attribute that names it.
 GIVES = {
@@ -104,11 +106,16 @@ class Write(NamedTuple):
       variable: its name in the trace.
       kind: of the op that writes: "Assign", "AssignSub", ...
       value: what it is given.
+      after: what the variable then holds, computed of what it held before; None of another tower's writes, and where that
+        is not known.
+      is_statistic: whether the variable is one, and not what one is computed of.
     """
 
     variable: str
     kind: str
     value: Tensor
+    after: Tensor | None = None
+    is_statistic: bool = True
 
 
 @dataclass
@@ -131,11 +138,13 @@ class Tower:
 
     def ops(self) -> list[Op]:
         """The ops that the loss and the moving statistics need, each after those that it takes from."""
-        return ops_of([self.loss, *(each.value for each in self.writes)])
+        return ops_of([self.loss, *(tensor for each in self.writes for tensor in (each.value, each.after) if tensor)])
 
     def replaced(self, now: Callable[[Tensor], Tensor]) -> "Tower":
         """Returns the tower with other tensors for its own."""
-        writes = [each._replace(value=now(each.value)) for each in self.writes]
+        writes = [
+            each._replace(value=now(each.value), after=now(each.after) if each.after else None) for each in self.writes
+        ]
         return Tower(now(self.loss), self.feeds, self.variables, writes, self.numbers)
 
 
@@ -223,7 +232,7 @@ class Reader:
             tensor = Op(
                 kind, "loss", [tensor, axes.output()], {"keep_dims": False}, [()], [tensor.dtype], last
             ).output()
-        return Tower(tensor, building.feeds, building.variables, [*building.writes()], building.numbers)
+        return Tower(tensor, building.feeds, building.variables, building.writes(), building.numbers)
 
     def fed(self, number: int) -> Iterator[tuple[str, TensorKey, str]]:
         """Yields the tensor, the key and the dtype of everything that is fed to a tower."""
@@ -287,6 +296,11 @@ class Reader:
         shape = known[int(index or 0)] if int(index or 0) < len(known) else []
         return np.array(True) if shape is None else np.array([each is None for each in shape], bool)
 
+    def state_shape(self, key: str) -> tuple[int, ...] | None:
+        """Returns the shape of a variable that is neither weight nor statistic; None where it was not recorded."""
+        first = self._part.trace.step(self._part.steps[0])
+        return tuple(first.shape(key)) if key in first else None
+
     def shapes(self, name: str) -> list[tuple[int, ...]]:
         """Returns the shapes of an op's outputs."""
         return [tuple(shape) for shape in self._shapes.get(name, [])]
@@ -302,6 +316,7 @@ class _Building:
         self._fed: dict[str, Op] = {}
         self._loops: dict[str, int] = {}
         self._whole: set[Op] = set()
+        self._states: set[str] = set()
         shares = reader.shares(number)
         for tensor, key, dtype in reader.fed(number):
             shape = reader.fed_shape(number, key.name)
@@ -324,14 +339,43 @@ class _Building:
         self._build(name)
         return Tensor(self._ops[name], int(index or 0))
 
-    def writes(self) -> Iterator[Write]:
-        """Yields what the run writes into moving statistics."""
+    def writes(self) -> list[Write]:
+        """Returns what the run writes into moving statistics, and into variables that this is computed of."""
+        updates = [*self._updates()]
+        # What the loss reads was made before: a number that is another one in each step is none that a port is given.
+        self._states = {str(key) for key, _ in updates if key.quantity == "state"}
+        found = [self._write(key, name) for key, name in updates if key.quantity == "stat"]
+        pending = {key.name for key, _ in updates if key.quantity == "state"}
+        while read := pending & {op.name for each in found for op in ops_of([each.after or each.value])}:
+            found += [self._write(key, name) for key, name in updates if key.quantity == "state" and key.name in read]
+            pending -= read
+        return found
+
+    def _updates(self) -> Iterator[tuple[TensorKey, str]]:
+        """Yields the variables that the run writes, with the ops that do."""
         for name in self._reader.updates():
-            node = self._reader.node(name)
-            taken = node.get("input", [])
+            taken = self._reader.node(name).get("input", [])
             key = self._written(taken[0]) if len(taken) > 1 else None
-            if key is not None and key.quantity == "stat":
-                yield Write(key.name, node["op"], self.tensor(taken[1]))
+            if key is not None:
+                yield key, name
+
+    def _write(self, key: TensorKey, name: str) -> Write:
+        node = self._reader.node(name)
+        live = node["op"] in WRITING_KINDS and self._is_live(node["input"][0])
+        value, after = self.tensor(node["input"][1]), self.tensor(name) if live else None
+        return Write(key.name, node["op"], value, after, key.quantity == "stat")
+
+    def _is_live(self, tensor: str) -> bool:
+        """Whether a variable that is written is that of a branch that is taken in every step."""
+        name, _, index = tensor.partition(":")
+        node = self._reader.node(name)
+        if node["op"] != "RefSwitch":
+            return True
+        chosen = self.tensor(node["input"][1])
+        while chosen.kind == "Identity":
+            chosen = chosen.op.inputs[0]
+        taken = chosen.kind == CONST and bool(chosen.value) == (index == "1")
+        return taken and self._is_live(node["input"][0])
 
     def _written(self, tensor: str) -> TensorKey | None:
         """The variable that is written, also through the switch of a condition."""
@@ -384,6 +428,9 @@ class _Building:
         looped = self._looped(name, inputs)
         if looped is not None:
             return looped
+        written = self._written_op(name, inputs)
+        if written is not None:
+            return written
         node = self._reader.node(name)
         if node["op"] in READING_KINDS and inputs and inputs[0].kind == VARIABLE:
             return inputs[0].op
@@ -423,18 +470,32 @@ class _Building:
             return Op("Identity", name, inputs, {}, [(UNKNOWN,)], dtypes, self._reader.place(name))
         return None
 
+    def _written_op(self, name: str, inputs: list[Tensor]) -> Op | None:
+        """What a variable holds behind an op that writes it; None of any other op, and of a variable that is not read."""
+        node = self._reader.node(name)
+        key = self._written(node["input"][0]) if node["op"] in WRITING_KINDS else None
+        variable = self._variable(key) if key is not None else None
+        if variable is None or variable.kind != VARIABLE:
+            return None
+        taken = [inputs[1]] if node["op"] == "Assign" else [variable.output(), inputs[1]]
+        kind, place = WRITING_KINDS[node["op"]], self._reader.place(name)
+        return Op(kind, name, taken, {}, list(variable.shapes), list(variable.dtypes), place)
+
     def _loop_number(self, name: str) -> int:
         """Its place among the loops of the tower, which another tower's has too."""
         return self._loops.setdefault(name, len(self._loops))
 
     def _variable(self, key: TensorKey) -> Op:
         name = key.name
+        shape = self._reader.state_shape(str(key)) if str(key) in self._states else None
+        if shape is not None:
+            return self.variables.setdefault(name, Op(VARIABLE, name, [], {"kind": "state"}, [shape], ["float32"]))
         if key.quantity not in ("var", "stat"):
             value = self._reader.kept(str(key))
             if value is None:
                 return Op("State", str(key), [], {}, [()], ["float32"])
             return Op(SETTING, name, [], {"value": value}, [()], [str(value.dtype)])
         if name not in self.variables:
-            shape, dtype = self._reader.described(name)
-            self.variables[name] = Op(VARIABLE, name, [], {"kind": key.quantity}, [tuple(shape)], [dtype])
+            sizes, dtype = self._reader.described(name)
+            self.variables[name] = Op(VARIABLE, name, [], {"kind": key.quantity}, [tuple(sizes)], [dtype])
         return self.variables[name]

@@ -12,6 +12,7 @@ from parity.experiment.replay.script import parts_of
 from parity.port.source import program  # noqa: F401  fills `WRITERS`
 from parity.port.source.writer import WRITERS
 from parity.port.tower.layers import CROSS_ENTROPY, DROPOUT, LAYERS
+from parity.port.tower.moves import VARIANCE
 from parity.port.tower.ops import Reader
 from parity.port.tower.shapes import shapes_of
 from parity.port.training.scalars import OF_PYTHON
@@ -45,7 +46,18 @@ COVERED = {
 }
 IN_FLOAT32_ONLY = ("single",)  # no kernels in float64, so no shadow: "same", but only half of it was judged
 # What several ops were raised to, or a part of one; the ops behind are those of the scripts of tests/legacy_scripts.
-RAISED = {*LAYERS, CROSS_ENTROPY, DROPOUT, "AccidentalHits", "AsTensor", "Block", "Choice", "Index", "WeightDecay"}
+RAISED = {
+    *LAYERS,
+    CROSS_ENTROPY,
+    DROPOUT,
+    VARIANCE,
+    "AccidentalHits",
+    "AsTensor",
+    "Block",
+    "Choice",
+    "Index",
+    "WeightDecay",
+}
 IN_SCRIPTS = {
     "SparseSoftmaxCrossEntropyWithLogits": "clones",
     "SoftmaxCrossEntropyWithLogits": "placeholder_slices",
