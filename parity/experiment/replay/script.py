@@ -71,7 +71,9 @@ class Part:
         """Returns the part with a port that holds those of some names that are recorded as neither weight nor statistic."""
         recorded = self.trace.step(self.steps[0]).keys("state")
         known = {key.name for key in recorded if not key.section} - {*self.trace.variables}
-        return replace(self, held=frozenset(known.intersection(names)))
+        held = frozenset(known.intersection(names))
+        left = self.left | {f"the state {name}, which is loaded and not judged" for name in held}
+        return replace(self, held=held, left=left)
 
     @property
     def held_keys(self) -> list[str]:

@@ -48,6 +48,9 @@ def _split(code: str, indent: str) -> list[str]:
         if len(inner + body) <= LINE_WIDTH and head[-2:-1].isalnum():  # of a call; a list has one on each line
             return [indent + head, inner + body, indent + tail]
         parts = [each.strip() for each in _parts(body, ",")]
+        # Brackets that only group what is computed: a comma in them would make a tuple of it.
+        if len(parts) == 1 and head.endswith("(") and not re.search(r"[\w)\]]\($", head):
+            return [indent + head, *(line for each in _operands(body) for line in wrapped(each, inner)), indent + tail]
         if len(parts) > 1 or head.endswith(("(", "[")):
             lines = [line for each in parts for line in wrapped(f"{each},", inner)]
             return [indent + head, *lines, indent + tail]

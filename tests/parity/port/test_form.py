@@ -1,5 +1,6 @@
 """The form of what ports are written in: long lines, and types where a checker knows none."""
 
+import ast
 import shutil
 import subprocess
 
@@ -49,3 +50,18 @@ def test_a_comment_for_which_there_is_no_room_stands_in_front():
 )
 def test_what_a_checker_cannot_know_is_said(statements, last):
     assert typed(statements, ["x"], "")[-len(last) :] == last
+
+
+GROUPED = (
+    "the_first_of_the_long_names - the_second_of_the_long_names + the_third_of_the_long_names - the_fourth_long_name"
+)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [f"x = ({GROUPED})", f"return ({GROUPED}).square()", f"self.mean.sub_(({GROUPED}) * 0.1)", f"x = ({GROUPED}) * y"],
+)
+def test_wrapped_lines_are_the_same_statement(code):
+    lines = ["def f():", *wrapped(code, "    ")]
+    assert len(lines) > 2
+    assert ast.unparse(ast.parse("\n".join(lines))) == ast.unparse(ast.parse(f"def f():\n    {code}"))
