@@ -194,9 +194,12 @@ def _extreme(writer: Writer, op: Op) -> Code:
     sign, limit, bound = (">=", "min", scalar(second)) if op.kind == "Maximum" else ("<=", "max", scalar(second))
     if bound is not None and first.shape == op.output().shape:  # which clamp does
         return _kept(writer, op, method(_as_it_is(writer, op), "clamp", **{limit: bound.text}))
-    if not op.dtypes[0].startswith("float"):
-        return call(f"torch.{op.kind.lower()}", *_together(writer, op, op.inputs))
     own = scalar(first)
+    if not op.dtypes[0].startswith("float"):  # whole numbers have no gradient: either side will do
+        if own is not None and second.shape == op.output().shape:
+            of = writer.code(second, second in writer.channels_first)
+            return _kept(writer, op, method(of, "clamp", **{limit: own.text}))
+        return call(f"torch.{op.kind.lower()}", *_together(writer, op, op.inputs))
     if op.kind == "Maximum" and own is not None and own.text == "0" and second.shape == op.output().shape:
         return _kept(writer, op, call("F.relu", writer.code(second, second in writer.channels_first)))  # 0 at 0
     one, other = _named_together(writer, op)

@@ -52,3 +52,9 @@ def test_whole_numbers_have_no_gradient_to_share():
 def test_what_stands_twice_is_computed_once():
     assert written("Maximum", op("Exp", X), Y) == ["x = torch.exp(x)", "torch.where(x >= y, x, y)"]
     assert written("Maximum", X, Y, called="model(a)") == ["output = model(a)", "torch.where(output >= y, output, y)"]
+
+
+@pytest.mark.parametrize(("kind", "bound"), [("Maximum", "min"), ("Minimum", "max")])
+def test_whole_numbers_are_bounded_whichever_side_the_bound_stands_on(kind, bound):
+    three = op(CONST, name="three", shape=(), dtype="int32", value=np.array(3))
+    assert written(kind, three, X, dtype="int32") == written(kind, X, three, dtype="int32") == [f"x.clamp({bound}=3)"]

@@ -21,6 +21,7 @@ WRITTEN = (
     *("clones", "fused_norm", "mirrored_pool", "nesterov", "own_graph", "queue_fed", "split_sum", "two_optimizers"),
 )
 LOOPS = ("dropout_wrapper", "recurrent", "resource_loop", "sampled")
+AT_ONCE = ("split_sum", "queue_fed")  # of which whole ports are proven in the default tier; the others are slow
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def trace_of(recorded, request):
     return found
 
 
-@pytest.mark.parametrize("name", ["split_sum", "queue_fed"])
+@pytest.mark.parametrize("name", AT_ONCE)
 def test_a_port_is_written_and_proven_without_an_edit(trace_of, tmp_path, name, capsys):
     assert main(["port", str(trace_of(name)), "--out", str(tmp_path / name), "--quiet"]) == 0
     assert "verdict: same" in capsys.readouterr().out
@@ -57,7 +58,7 @@ def test_a_training_program_that_does_otherwise_is_found_though_the_port_is_righ
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({*WRITTEN, *LOOPS} - {"split_sum", "queue_fed"}))
+@pytest.mark.parametrize("name", sorted({*WRITTEN, *LOOPS} - {*AT_ONCE}))
 def test_every_other_script_is_too(trace_of, tmp_path, name):
     assert main(["port", str(trace_of(name)), "--out", str(tmp_path / name), "--quiet"]) == 0
 
@@ -75,7 +76,9 @@ def test_what_stands_in_a_port_is_what_the_script_has(trace_of):
     assert "F.dropout(fifo_queue_Dequeue_0, 0.25, self.training)" in dropped
 
 
-@pytest.mark.parametrize("name", (*WRITTEN, *LOOPS))
+@pytest.mark.parametrize(
+    "name", [name if name in AT_ONCE else pytest.param(name, marks=pytest.mark.slow) for name in (*WRITTEN, *LOOPS)]
+)
 def test_it_is_the_same_text_each_time_and_python(trace_of, name):
     port = port_of(trace_of(name))
     assert port.body == port_of(trace_of(name)).body
