@@ -44,7 +44,7 @@ class Outcome:
 
     def row(self) -> str:
         """One row of the table."""
-        reasons = "; ".join(_brief(reason) for reason in self.reasons) or "-"
+        reasons = _in_short([_brief(reason) for reason in self.reasons]) or "-"
         script = f"[{self.name}](https://github.com/{self.repository})"
         counts = f"{self.ops or '-'} | {self.lines or '-'} | {self.verdict} | {self.seconds:.0f}"
         return f"| {script} | {self.kind} | {counts} | {reasons} |"
@@ -151,6 +151,11 @@ def count_ops(trace: Path) -> int:
     return sum(
         len(json.loads(path.read_text(encoding="utf-8"))["definition"]["node"]) for path in trace.rglob("graph.json")
     )
+
+
+def _in_short(reasons: list[str]) -> str:
+    """The first reason, and how many there are beside it."""
+    return "; ".join([*reasons[:1], *([f"and {len(reasons) - 1} more"] if len(reasons) > 1 else [])])
 
 
 def table(outcomes: list[Outcome]) -> str:
