@@ -18,7 +18,8 @@ from parity.port.tower.layers import raise_layers
 from parity.port.tower.lengths import with_lengths
 from parity.port.tower.loops import BODY, nest, raise_loops
 from parity.port.tower.moves import moves_in, moves_of, reached, with_batch_statistics, with_own_moves, without_gradient
-from parity.port.tower.ops import FEED, LOOP, VARIABLE, Op, Reader, Tensor, Tower, Write, ops_of
+from parity.port.tower.ops import FEED, LOOP, VARIABLE, Op, Tensor, Tower, Write, ops_of
+from parity.port.tower.reader import Reader
 from parity.port.tower.regions import Frame, Frames, contracted, regions_of, whole_call
 from parity.port.tower.simplify import simplify
 from parity.port.tower.terms import in_first_only, terms_of, with_decay

@@ -23,7 +23,7 @@ from parity.port.source.functions import Function, Names, Written, write_part
 from parity.port.source.names import names_of
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Refused
-from parity.port.tower.ops import Reader
+from parity.port.tower.reader import Reader
 from parity.port.tower.regions import Frame
 from parity.port.tower.shapes import shapes_of
 from parity.port.training.optimizer import Recorded, Training, training_of

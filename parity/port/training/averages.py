@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.port.tower.ops import FEED, Reader, Tensor
+from parity.port.tower.ops import FEED, Tensor
+from parity.port.tower.reader import Reader
 from parity.port.training.patterns import Anything, Kept, Number, matches
 from parity.port.training.values import Values, folded
 from parity.trace import RecordedGraph, parse_key

@@ -12,7 +12,8 @@ from parity.port.source.code import identifier
 from parity.port.source.form import indented, wrapped
 from parity.port.source.functions import Names
 from parity.port.source.parameters import Parameters
-from parity.port.tower.ops import FEED, Op, Reader, Tensor
+from parity.port.tower.ops import FEED, Op, Tensor
+from parity.port.tower.reader import Reader
 from parity.port.training.averages import averages_of
 from parity.port.training.clipping import clip_statements
 from parity.port.training.rates import RATE_ARGUMENT, Rate, counters_ahead, rate_of

@@ -6,7 +6,8 @@ from typing import Any
 from parity.port.errors import PortError
 from parity.port.tower.attributes import attributes_of
 from parity.port.tower.fold import fold
-from parity.port.tower.ops import CONST, FEED, GIVES, READING_KINDS, Op, Reader, Tensor, Tower, Write
+from parity.port.tower.ops import CONST, FEED, Op, Tensor, Tower, Write
+from parity.port.tower.reader import GIVES, READING_KINDS, Reader
 
 VARIABLE_KINDS = ("VariableV2", "Variable", "VarHandleOp")
 ASSIGNS = ("Assign", "AssignVariableOp")

@@ -8,7 +8,7 @@ import pytest
 from parity.port.source.functions import Function, Names, Written, write_part
 from parity.port.source.parameters import Parameters
 from parity.port.source.program import _assumed, expressions  # noqa: F401  it fills the table of writers
-from parity.port.tower.ops import Reader
+from parity.port.tower.reader import Reader
 
 STATIC = {"x": [[None, 3]]}
 FED = {"feed/0/x": np.ones((4, 3), np.float32), "feed/0/keep": np.float32(0.8), "feed/0/training": np.bool_(True)}

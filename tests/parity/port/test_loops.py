@@ -10,7 +10,7 @@ from parity.port.source import expressions, layer_calls, loops  # noqa: F401  th
 from parity.port.source.functions import Names, write_part
 from parity.port.source.parameters import Parameters
 from parity.port.tower.frames import Frames
-from parity.port.tower.ops import Reader
+from parity.port.tower.reader import Reader
 
 TYPES = {"f": "DT_FLOAT", "i": "DT_INT32"}
 

@@ -13,7 +13,7 @@ from parity.port.source import program  # noqa: F401  fills `WRITERS`
 from parity.port.source.writer import WRITERS
 from parity.port.tower.layers import CROSS_ENTROPY, DROPOUT, LAYERS
 from parity.port.tower.moves import VARIANCE
-from parity.port.tower.ops import Reader
+from parity.port.tower.reader import Reader
 from parity.port.tower.shapes import shapes_of
 from parity.port.training.scalars import OF_PYTHON
 from parity.trace import Trace, read_graph
