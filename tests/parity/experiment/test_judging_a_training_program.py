@@ -27,13 +27,17 @@ class Held:
     def step(self, number):
         return self
 
+    def read(self, key):
+        return self.value
 
-def judged(trained, free_verdict="same", verdict="different", note=""):
-    """The check of a weight: 1 + 1e-3 in the script's run, 1 in the port's free run, `trained` in its program."""
+
+def judged(trained, free_verdict="same", verdict="different", note="", script=1.0 + 1e-3):
+    """The check of a weight: `script` in the script's run, 1 in the port's free run, `trained` in its program."""
     replayed = SimpleNamespace(join=SimpleNamespace(read=lambda key, file: file.value))
     free = {(0, KEY): Check("free", 0, KEY, free_verdict, 1e-3, 1e-2, note=note)}
     check = Check("free", 0, KEY, verdict, 1e-3, ALLOWED)
-    return _by_own_free_run(replayed, SimpleNamespace(candidate=Held(1.0)), Held(trained), check, free)
+    runs = SimpleNamespace(reference=Held(script), candidate=Held(1.0))
+    return _by_own_free_run(replayed, runs, Held(trained), check, free)
 
 
 def test_a_program_as_near_to_the_ports_free_run_as_is_allowed_is_the_same():
@@ -44,6 +48,11 @@ def test_a_program_as_near_to_the_ports_free_run_as_is_allowed_is_the_same():
 @pytest.mark.parametrize("trained", [1.0 + 2 * ALLOWED, np.nan, np.inf])
 def test_one_that_is_farther_from_it_is_not(trained):
     assert judged(trained).verdict == "different"
+
+
+def test_where_nothing_was_set_aside_the_scripts_run_alone_decides():
+    """The program is 1.5 of the tolerance away from the script, and 0.9 of it from the port's free run."""
+    assert judged(1.0 + 0.9 * ALLOWED, script=1.0 - 0.6 * ALLOWED).verdict == "different"
 
 
 @pytest.mark.parametrize("free_verdict", ["different", "not_run"])
