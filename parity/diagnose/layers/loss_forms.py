@@ -48,7 +48,7 @@ def forms(outputs: Mapping[str, Array], feeds: Mapping[str, Array], linear: Coll
         # What a model may give as the loss of each example already.
         if output.size > 1:
             yield Form(f"what {name} gives", "", output, nothing)
-        # No other function of these is in either loss: `linear_in` of loss_terms.py.
+        # No other function of these is in either loss: `linear_in` of loss_sums.py.
         if name in linear:
             continue
         if output.size > 1:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from parity.diagnose.layers.loss_terms import place_of
+from parity.diagnose.layers.loss_sums import place_of
 from parity.judge.metrics import is_finite
 from parity.locate.downstream import active, behind_difference, upstream
 from parity.locate.matching import Pass, Reached

@@ -11,7 +11,8 @@ from parity.diagnose.detectors.aggregation import loss_scale
 from parity.diagnose.evidence import CLOSE_OUTPUT, is_close
 from parity.diagnose.layers.layer import extra_op, other_rule
 from parity.diagnose.layers.loss import Loss, is_a_count, other_loss
-from parity.diagnose.layers.loss_terms import linear_in, other_terms, otherwise, sums_of, unexplained
+from parity.diagnose.layers.loss_sums import linear_in, otherwise, sums_of, unexplained
+from parity.diagnose.layers.loss_terms import other_terms
 from parity.diagnose.layers.products import Product, other_product
 from parity.diagnose.layers.recurrent import other_last, other_recurrence
 from parity.diagnose.layers.rules import Layer

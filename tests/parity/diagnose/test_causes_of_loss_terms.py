@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from parity.diagnose.layers.linear_terms import terms_of
-from parity.diagnose.layers.loss_terms import other_terms, sums_of
+from parity.diagnose.layers.loss_sums import sums_of
+from parity.diagnose.layers.loss_terms import other_terms
 from parity.locate.matching import Pass, reach
 from parity.trace import ForwardOp, Operand
 
