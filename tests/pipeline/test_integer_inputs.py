@@ -3,30 +3,12 @@
 from pathlib import Path
 
 import pytest
+from support.tiny_case import write_texts
 
 from parity.case import load_case
 from parity.experiment import run_case
 from parity.worker.failures import SideFailed
 
-CASE = """
-name = "integers"
-steps = 2
-batch_size = 4
-towers = 2
-combine = "mean"
-batches = "data:batches"
-
-[optimizer]
-name = "sgd"
-learning_rate = 0.1
-
-[tf]
-tower = "model_tf:tower"
-
-[torch]
-model = "model_torch:Model"
-loss = "model_torch:loss"
-"""
 DATA = """
 import numpy as np
 
@@ -62,10 +44,8 @@ def loss(model, words):
 
 
 def test_a_tower_that_stays_in_float32_is_refused_in_one_line(tf2_sides, tmp_path):
-    for name, text in (("case.toml", CASE), ("data.py", DATA), ("model_tf.py", TOWER), ("model_torch.py", PORT)):
-        (tmp_path / name).write_text(text)
     with pytest.raises(SideFailed) as caught:
-        run_case(load_case(tmp_path), tf2_sides)
+        run_case(load_case(write_texts(tmp_path, data=DATA, tf=TOWER, torch=PORT)), tf2_sides)
     assert "expected the variable table to be float64 in the float64 run, got float32." in str(caught.value)
     assert "feed it one more, e.g. example weights of 1" in str(caught.value)
 

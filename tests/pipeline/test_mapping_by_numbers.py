@@ -3,31 +3,13 @@
 from pathlib import Path
 
 import pytest
+from support.tiny_case import CASE, write_texts
 
 from parity.case import load_case
 from parity.cli import main
 from parity.experiment import open_sides, run_case
 
-CASE = """
-name = "sequence"
-steps = 2
-batch_size = 4
-towers = 2
-combine = "mean"
-batches = "data:batches"
-
-[optimizer]
-name = "momentum"
-learning_rate = 0.05
-momentum = 0.9
-
-[tf]
-tower = "model_tf:tower"
-
-[torch]
-model = "model_torch:Model"
-loss = "model_torch:loss"
-"""
+MOMENTUM = CASE.replace('name = "sgd"', 'name = "momentum"\nmomentum = 0.9')
 DATA = """
 import numpy as np
 
@@ -102,16 +84,14 @@ def loss(model, x, y):
 WRONG = ("self.lstm(h)[0][:, -1]", "self.lstm(h)[0][:, -1] * 1.1")
 
 
-def write_case(folder: Path, port: str = PORT) -> Path:
-    for name, text in (("case.toml", CASE), ("data.py", DATA), ("model_tf.py", TOWER), ("model_torch.py", port)):
-        (folder / name).write_text(text)
-    return folder / "case.toml"
+def write_sequence(folder: Path, port: str = PORT) -> Path:
+    return write_texts(folder, MOMENTUM, DATA, TOWER, port) / "case.toml"
 
 
 def test_a_plain_port_is_the_same_without_a_line_of_mapping_and_the_report_says_what_numbers_decided(
     tf2_sides, tmp_path
 ):
-    result = run_case(load_case(write_case(tmp_path)), tf2_sides, ["function"])
+    result = run_case(load_case(write_sequence(tmp_path)), tf2_sides, ["function"])
     found = {pair[0]: pair[1:3] for pair in result.pairs}
     assert result.levels["function"].verdict == "same", result.levels["function"].reason
     assert found["w2"] == ("body.0.weight", "flatten_hwc(4, 4, 4)")
@@ -124,7 +104,7 @@ def test_a_plain_port_is_the_same_without_a_line_of_mapping_and_the_report_says_
 
 @pytest.mark.slow
 def test_a_port_with_a_bug_is_compared_under_the_likeliest_mapping_and_the_guesses_are_told(tf2_sides, tmp_path):
-    result = run_case(load_case(write_case(tmp_path, PORT.replace(*WRONG))), tf2_sides, ["function"])
+    result = run_case(load_case(write_sequence(tmp_path, PORT.replace(*WRONG))), tf2_sides, ["function"])
     found = {pair[0]: pair[1] for pair in result.pairs}
     assert result.levels["function"].verdict == "different"
     assert (found["w3"], found["w4"]) == ("body.2.weight", "body.4.weight")
@@ -166,7 +146,7 @@ def loss(model, x, y):
 
 @pytest.mark.slow
 def test_what_is_in_front_of_a_bug_is_joined_by_what_it_gives_and_the_bug_is_found_where_it_is(tmp_path):
-    path = write_case(tmp_path, NORMS_OF_PORT)
+    path = write_sequence(tmp_path, NORMS_OF_PORT)
     (tmp_path / "model_tf.py").write_text(TWO_NORMS)
     with open_sides(None) as sides:
         result = run_case(load_case(path), sides, ["function"])
@@ -177,7 +157,7 @@ def test_what_is_in_front_of_a_bug_is_joined_by_what_it_gives_and_the_bug_is_fou
 
 @pytest.mark.slow
 def test_a_golden_trace_is_mapped_by_trial(tmp_path):
-    path = write_case(tmp_path)
+    path = write_sequence(tmp_path)
     assert main(["bless", str(path), "--out", str(tmp_path / "golden")]) == 0
     with open_sides(None, reference=False) as sides:
         result = run_case(load_case(path), sides, ["function"], golden=tmp_path / "golden")
@@ -187,14 +167,14 @@ def test_a_golden_trace_is_mapped_by_trial(tmp_path):
 
 @pytest.mark.slow
 def test_the_command_maps_a_case(tmp_path, capsys):
-    assert main(["map", str(write_case(tmp_path))]) == 0
+    assert main(["map", str(write_sequence(tmp_path))]) == 0
     out = capsys.readouterr().out
     assert '"attention/query/bias" = { to = "attention.in_proj_bias", transform = "reshape(8) | rows(0, 3)" }' in out
 
 
 @pytest.mark.slow
 def test_a_variable_without_a_counterpart_is_declared_and_said(tmp_path, capsys):
-    path = write_case(tmp_path)
+    path = write_sequence(tmp_path)
     tower = TOWER.replace('    k = get("w1"', '    get("old/weights", [3], x.dtype)\n    k = get("w1"')
     (tmp_path / "model_tf.py").write_text(tower)
     assert main(["map", str(path)]) == 2

@@ -68,9 +68,14 @@ def write_case(folder: Path, **changes: str) -> Path:
         old, new = change.split(" -> ")
         assert old in texts[name]
         texts[name] = texts[name].replace(old, new)
+    return write_texts(folder, **texts)
+
+
+def write_texts(folder: Path, case: str = CASE, data: str = DATA, tf: str = TF, torch: str = TORCH) -> Path:
+    """Writes a case whose files are these texts, those of the tiny case where none is given."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, file in (("case", "case.toml"), ("data", "data.py"), ("tf", "model_tf.py"), ("torch", "model_torch.py")):
-        (folder / file).write_text(texts[name].lstrip())
+    for file, text in (("case.toml", case), ("data.py", data), ("model_tf.py", tf), ("model_torch.py", torch)):
+        (folder / file).write_text(text.lstrip())
     return folder
 
 
