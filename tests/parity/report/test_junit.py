@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.traces import record
-from test_report import RESULTS, different, incomparable, same
+from test_report import RESULTS, different, incomparable
 
 from parity.cli import main
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
-from parity.report import as_markdown, write_junit, write_junit_of_failure, write_markdown
+from parity.report import as_markdown, write_junit, write_junit_of_failure
 from parity.worker.failures import SideFailed
 
 ROOT = Path(__file__).parents[3]
@@ -94,21 +94,6 @@ def test_what_could_not_be_compared_is_an_error_in_every_level(tmp_path):
     assert [error.get("message") for error in errors] == ["TensorFlow side: expected a, got b. Do c."] * 4
     assert {error.text for error in errors} == {"Traceback"}
     assert suite.get("errors") == "4"
-
-
-@pytest.mark.parametrize("write", [write_junit, write_markdown])
-def test_a_report_that_cannot_be_finished_leaves_the_old_one_and_no_part(write, tmp_path, monkeypatch):
-    path = tmp_path / "report"
-    path.write_text("old")
-
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("pathlib.Path.replace", full)
-    with pytest.raises(OSError, match="No space left"):
-        write(same(), path, "x")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["report"]
-    assert path.read_text() == "old"
 
 
 def test_the_markdown_tells_verdict_difference_cause_and_facts():

@@ -153,20 +153,6 @@ def test_the_page_may_run_its_own_script_and_load_nothing():
     assert set(links) <= {"http://www.w3.org/2000/svg"}
 
 
-def test_a_page_that_cannot_be_finished_leaves_the_old_one_and_no_part(tmp_path, monkeypatch):
-    path = tmp_path / "page.html"
-    path.write_text("old")
-
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("pathlib.Path.replace", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_html(same(), path, "x")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]
-    assert path.read_text() == "old"
-
-
 def test_a_name_that_is_no_text_is_still_written(tmp_path):
     result = Result({}, {"framework": "\udcff"}, {})
     write_html(result, tmp_path / "page.html", "\udcff")

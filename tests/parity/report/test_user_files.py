@@ -9,8 +9,10 @@ import threading
 
 import numpy as np
 import pytest
+from test_report import same
 
 from parity.cli import main
+from parity.report import write_html, write_junit, write_markdown
 from parity.report.atomic import appearing
 from parity.trace import TraceWriter
 
@@ -96,6 +98,21 @@ def test_a_block_that_fails_leaves_the_file_as_it_was(tmp_path):
         raise KeyError
     assert path.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("write", [write_html, write_junit, write_markdown])
+def test_a_report_that_cannot_be_finished_leaves_the_old_one_and_no_part(write, tmp_path, monkeypatch):
+    path = tmp_path / "report"
+    path.write_text("old")
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        write(same(), path, "x")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report"]
+    assert path.read_text() == "old"
 
 
 @pytest.mark.parametrize("into", ["one", "other", ".", "one/in"])
