@@ -217,6 +217,19 @@ def _squeezed(op: Op, values: list[Array]) -> Array:
     return np.squeeze(values[0], tuple(op.attributes.get("squeeze_dims", [])) or None)
 
 
+def _selected(op: Op, values: list[Array]) -> Array:
+    condition, yes, no = values
+    if op.kind == "Select" and condition.ndim == 1:  # chooses rows
+        condition = condition.reshape(-1, *[1] * (yes.ndim - 1))
+    return np.where(condition, yes, no)
+
+
+def _gathered(op: Op, values: list[Array]) -> Array:
+    if op.attributes.get("batch_dims"):
+        raise ValueError("rows of each example's own")
+    return np.take(values[0], values[1], int(values[2]))
+
+
 FOLDED: dict[str, Computed] = {
     "StridedSlice": _strided,
     "Slice": lambda op, values: values[0][
@@ -234,7 +247,7 @@ FOLDED: dict[str, Computed] = {
     "Squeeze": _squeezed,
     "Transpose": lambda op, values: np.transpose(values[0], [int(each) for each in values[1]]),
     "Tile": lambda op, values: np.tile(values[0], [int(each) for each in values[1]]),
-    "GatherV2": lambda op, values: np.take(values[0], values[1], int(values[2])),
+    "GatherV2": _gathered,
     "Cast": _cast,
     "Add": _plain(np.add),
     "AddV2": _plain(np.add),
@@ -263,8 +276,8 @@ FOLDED: dict[str, Computed] = {
     "LogicalAnd": _plain(np.logical_and),
     "LogicalOr": _plain(np.logical_or),
     "LogicalNot": _plain(np.logical_not),
-    "Select": lambda op, values: np.where(*values),
-    "SelectV2": lambda op, values: np.where(*values),
+    "Select": _selected,
+    "SelectV2": _selected,
     "BroadcastTo": lambda op, values: np.broadcast_to(values[0], [int(each) for each in values[1]]),
     "BroadcastArgs": lambda op, values: np.array(np.broadcast_shapes(tuple(values[0]), tuple(values[1]))),
     "Sum": _reduced(np.sum),

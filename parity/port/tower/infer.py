@@ -70,7 +70,9 @@ def _window(op: Op, kernel: Sequence[int]) -> Shape:
     found = list(taken)
     for place, length in zip(places, kernel, strict=True):
         size, stride = taken[place], strides[place]
-        if op.attributes.get("padding") == "VALID":
+        if op.attributes.get("padding") == "EXPLICIT":  # before and behind each axis, in their order
+            size += sum(op.attributes["explicit_paddings"][2 * place : 2 * place + 2])
+        if op.attributes.get("padding") in ("VALID", "EXPLICIT"):
             size -= (length - 1) * dilations[place]
         found[place] = -(-size // stride)
     return tuple(found)
@@ -111,7 +113,10 @@ def _stacked(op: Op) -> Shape:
 def _gathered(op: Op) -> Shape:
     taken, places = op.inputs[0].shape, op.inputs[1].shape
     axis = int(op.inputs[2].value) % len(taken) if len(op.inputs) > 2 else 0
-    return (*taken[:axis], *places, *taken[axis + 1 :])
+    batch = int(op.attributes.get("batch_dims", 0)) % max(
+        len(places), 1
+    )  # axes that both have, and that are there once
+    return (*taken[:axis], *places[batch:], *taken[axis + 1 :])
 
 
 def _widened(op: Op) -> Shape:
@@ -167,6 +172,10 @@ def _by_example(op: Op) -> Shape:
 
 def _none(op: Op) -> Shape:
     return ()
+
+
+def _chosen(op: Op) -> Shape:
+    return op.inputs[1].shape  # the condition of the first Select chooses rows
 
 
 def _given_shape(op: Op) -> Shape:
@@ -246,6 +255,7 @@ def _blocks(op: Op) -> Shape:
 
 SHAPE_RULES: dict[str, Callable[[Op], Shape | None]] = {
     "Reshape": _reshaped,
+    "Select": _chosen,
     "Sum": _reduced,
     "Mean": _reduced,
     "Max": _reduced,
