@@ -1,7 +1,6 @@
 """Runs the `train` of a program on recorded batches, and keeps the weights, slots and statistics after each update."""
 
 import functools
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,7 +20,7 @@ from torch_ddp.step.lazy_state import make_lazy_state
 from torch_ddp.step.optimizer import round_hyper_parameters, round_momenta
 from torch_ddp.step.training_state import TrainingState
 from torch_ddp.worker.replay_random import with_recorded_draws
-from torch_ddp.worker.user_schedule import RATE_ROUNDING
+from torch_ddp.worker.user_schedule import step_without_updates, take_recorded_rate
 
 LEFT_BY_AN_UPDATE = ("var", "slot", "stat")
 UNOBSERVED = ("loss", "grad", "clip", "ema", "metric", "eval")  # a program shows its own affairs to nobody
@@ -65,7 +64,7 @@ class TrainingProgram:
             round_momenta(model)
         begun = _updates(Trace(arguments["start"]).init())
         if "schedule" in parts:
-            _go_to(parts["schedule"], begun)
+            step_without_updates(parts["schedule"], begun)
             _take_rates(parts["optimizer"], arguments["rates"])
         state = TrainingState(model, parts["optimizer"])
         # What the script has and the recording lacks, as statistics that race, begins as the program makes it.
@@ -76,14 +75,13 @@ class TrainingProgram:
         made: list[int] = []
 
         def save(step: int) -> None:
-            number = steps[len(made)] if len(made) < len(steps) else steps[-1] + 1
             made.append(step)
             left = {text: value for text, value in state.read().items() if quantity_of(text) in LEFT_BY_AN_UPDATE}
             # Statistics are each rank's own until DDP sends rank 0's, before the next forward pass.
             common = {text: value for text, value in left.items() if quantity_of(text) != "stat"}
             agree.append(ranks_agree(common, self._rank, self._device))
             if writer and len(made) <= len(steps):
-                writer.step(number, left)
+                writer.step(steps[len(made) - 1], left)
             progress(len(made), len(steps))
 
         self._with_draws(arguments["draws"])(self._batches(arguments, dtype), parts, begun, save)
@@ -132,25 +130,15 @@ class TrainingProgram:
         return writer
 
 
-def _go_to(schedule: Any, begun: int) -> None:
-    """Takes a schedule to where a recording starts, as a checkpoint would."""
-    with warnings.catch_warnings():
-        # Torch wants an update before each step of a schedule; one that is taken to a step has none.
-        warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
-        for _ in range(begun):
-            schedule.step()
-
-
 def _take_rates(optimizer: Optimizer, rates: list[float]) -> None:
     """Has an optimizer take recorded rates where those of the program's own schedule differ by float32's rounding only."""
-    made = iter(rates)
+    left = iter(rates)
 
     def before(optimizer: Optimizer, arguments: Any, named: Any) -> None:
-        recorded = next(made, None)
-        for group in optimizer.param_groups:
-            # What is left is no matter of the schedule, and far above what is allowed in float64.
-            if recorded is not None and abs(group["lr"] - recorded) <= RATE_ROUNDING * abs(recorded):
-                group["lr"] = recorded
+        recorded = next(left, None)
+        # What is left is no matter of the schedule, and far above what is allowed in float64.
+        if recorded is not None:
+            take_recorded_rate(optimizer, recorded)
 
     optimizer.register_step_pre_hook(before)
 

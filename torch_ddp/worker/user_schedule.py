@@ -61,11 +61,7 @@ class PortSchedule:
         # A scheduler goes forward only: for an earlier step it is made anew, from the groups as they were.
         if ahead < 0 or self._stepped_by_port:
             self._begin()
-        with warnings.catch_warnings():
-            # Torch wants an update before each step of a schedule; a schedule that is taken to a step has none.
-            warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
-            for _ in range(global_step - self._at):
-                self.scheduler.step()
+        step_without_updates(self.scheduler, global_step - self._at)
         self._at = global_step
 
     def _begin(self) -> None:
@@ -110,13 +106,28 @@ class PortRates:
     def __call__(self, global_step: int) -> None:
         """Sets the learning rate of the update that follows `global_step` updates."""
         self._schedule.go_to(global_step)
-        groups = self._optimizer.param_groups
-        own, recorded = float(groups[0]["lr"]), self._recorded.get(global_step)
-        if recorded is not None and own and abs(own - recorded) <= RATE_ROUNDING * abs(recorded):
-            for group in groups:
-                # All groups by the same factor, so that rates of their own stay in proportion.
-                group["lr"] *= recorded / own
-            groups[0]["lr"] = recorded
+        if global_step in self._recorded:
+            take_recorded_rate(self._optimizer, self._recorded[global_step])
+
+
+def step_without_updates(scheduler: Any, count: int) -> None:
+    """Steps a scheduler `count` times, as many updates later than it is."""
+    with warnings.catch_warnings():
+        # Torch wants an update before each step of a schedule; a schedule that is taken to a step has none.
+        warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
+        for _ in range(count):
+            scheduler.step()
+
+
+def take_recorded_rate(optimizer: Optimizer, recorded: float) -> None:
+    """Sets a recorded learning rate where the first group's own differs from it by float32's rounding only."""
+    groups = optimizer.param_groups
+    own = float(groups[0]["lr"])
+    if own and abs(own - recorded) <= RATE_ROUNDING * abs(recorded):
+        for group in groups:
+            # All groups by the same factor, so that rates of their own stay in proportion.
+            group["lr"] *= recorded / own
+        groups[0]["lr"] = recorded
 
 
 def _first_argument(function: Callable[..., Any]) -> str:
