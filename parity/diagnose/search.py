@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from parity.diagnose.catalogue import CAUSES, Trait, causes_with, is_place_only
-from parity.diagnose.detectors.adadelta_ftrl import adadelta_epsilon, ftrl_setting
 from parity.diagnose.detectors.aggregation import (
     gradient_factor,
     loss_factor,
@@ -35,6 +34,7 @@ from parity.diagnose.detectors.layers import (
 )
 from parity.diagnose.detectors.not_finite import not_finite
 from parity.diagnose.detectors.optimizer_gradients import gradients_used, left_over
+from parity.diagnose.detectors.rmsprop_adadelta_ftrl import adadelta_epsilon, ftrl_setting, other_slot_of_updates
 from parity.diagnose.detectors.schedule import other_rates, shifted_schedule, slow_schedule
 from parity.diagnose.detectors.stages import STAGES, OwnInputs, rule_of
 from parity.diagnose.detectors.statistics import (
@@ -45,7 +45,7 @@ from parity.diagnose.detectors.statistics import (
     stale_average,
     statistics_frozen,
 )
-from parity.diagnose.detectors.update_formula import other_slot_of_updates, other_update
+from parity.diagnose.detectors.update_formula import other_update
 from parity.diagnose.detectors.update_model import updates_at_once
 from parity.diagnose.detectors.update_rule import (
     learning_rate_factor,

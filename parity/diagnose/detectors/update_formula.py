@@ -17,7 +17,6 @@ from parity.diagnose.fitting import CLOSE_SOLVED
 from parity.diagnose.optimizer_input import slot_rule
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, Explained, FirstDifference
-from parity.trace import parse_key
 
 MOST_STEPS = 3  # that a formula has to hold in: slots that start empty make many rules alike in the first
 # Of the share that a gradient has beside a slot: both point the same way in early steps, and a fit tells them apart by
@@ -25,7 +24,6 @@ MOST_STEPS = 3  # that a formula has to hold in: slots that start empty make man
 CLOSE_SHARE = 1e-4
 # of a move, from which on it differs: 9,000 roundings of float64
 LEAST_DIFFERENCE_OF_MOVES = 1e-12
-SLOT_OF_UPDATES = "momentum"  # RMSProp's: it takes the update up, learning rate and all
 
 Moves = Mapping[str, Move]
 
@@ -46,13 +44,19 @@ class Sides(NamedTuple):
     names: list[str]
     known: list[list[float]]
 
+    @property
+    def which(self) -> str:
+        """The variables whose updates differ, in words."""
+        whole = len(self.names) == len(self.reference[0])
+        return f"all {len(self.names)} variables" if whole else ", ".join(self.names)
+
 
 def other_update(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """The candidate's update has another formula, or other numbers in it: epsilon, rate, decay, a look ahead, a root."""
     missing = first.quantity == "slot" and first.check.verdict == "incomparable"
     if first.quantity != "var" and not missing:
         return None
-    sides = _sides(first, evidence)
+    sides = sides_of(first, evidence)
     # The move of this variable must differ itself: what follows from another slot differs without another formula.
     if not sides.names or (not missing and first.name not in sides.names):
         return None
@@ -60,39 +64,14 @@ def other_update(first: FirstDifference, evidence: Evidence) -> Cause | None:
     if own is None:
         return None
     for form, epsilons, decays in _tried(own.form, list(sides.candidate[0].values()), sides.known):
-        found = _formulas(sides, form, epsilons, decays)
+        found = formulas_of(sides, form, epsilons, decays)
         if found is not None:
-            return _named(first, evidence, sides, own, found)
+            return name_formula(first, evidence, sides, own, found)
     return None
 
 
-def other_slot_of_updates(first: FirstDifference, evidence: Evidence) -> Cause | None:
-    """RMSProp's momentum takes the update up by another formula: another momentum, rate, epsilon or root."""
-    slots = evidence.slots(first.check.step)
-    if first.quantity != "slot" or SLOT_OF_UPDATES not in slots or len(slots) < 2:
-        return None
-    missing = first.check.verdict == "incomparable"
-    if not missing and parse_key(first.check.key).slot != SLOT_OF_UPDATES:
-        return None
-    sides = _of_a_slot(_sides(first, evidence))
-    moves = _chosen(sides.reference[0], sides.names)
-    if not moves:
-        return None
-    # Most terms first, so that a centred RMSProp is not taken for a plain one with a strange epsilon.
-    for form in _roots_of([each for each in moves[0].terms if each not in (SLOT_OF_UPDATES, GRADIENT)]):
-        own = solve(form, moves, sides.known[0][0], decays=True)
-        if own is not None and holds(own, moves):
-            return _of_the_slot(first, evidence, sides, own)
-    return None
-
-
-def _roots_of(slots: Sequence[str]) -> Iterator[Form]:
-    # A root of more slots first: RMSProp that is not centered has no second one.
-    found = [form for form in forms(slots) if form.numerators == (GRADIENT,) and form.root]
-    yield from sorted(found, key=lambda form: -len(form.root))
-
-
-def _sides(first: FirstDifference, evidence: Evidence) -> Sides:
+def sides_of(first: FirstDifference, evidence: Evidence) -> Sides:
+    """Returns what both sides did in the step of the first difference and those behind it."""
     step = first.check.step
     # From the first difference on, the steps that follow it: earlier ones agree, and hold for any formula.
     steps = [step, *(each for each in evidence.steps if each > step)][:MOST_STEPS]
@@ -100,12 +79,13 @@ def _sides(first: FirstDifference, evidence: Evidence) -> Sides:
     candidate = [moves_of(evidence, each, candidate=True) for each in steps]
     # Any step: in the first one slots are empty, and two rules may give the same move.
     names = [
-        name for name in reference[0] if any(_wrong(r, c, name) for r, c in zip(reference, candidate, strict=True))
+        name for name in reference[0] if any(differs(r, c, name) for r, c in zip(reference, candidate, strict=True))
     ]
     return Sides(steps, reference, candidate, names, [_known_epsilons(evidence, each) for each in steps])
 
 
-def _wrong(reference: Moves, candidate: Moves, name: str) -> bool:
+def differs(reference: Moves, candidate: Moves, name: str) -> bool:
+    """Returns whether both sides move a variable, and not alike."""
     if name not in reference or name not in candidate:
         return False
     one, other = reference[name], candidate[name]
@@ -125,7 +105,8 @@ def _known_epsilons(evidence: Evidence, step: int) -> list[float]:
     return [*plain, *inside]
 
 
-def _chosen(moves: Moves, names: Sequence[str]) -> list[Move]:
+def select_moves(moves: Moves, names: Sequence[str]) -> list[Move]:
+    """Returns the moves of some variables, of those that have one."""
     return [moves[name] for name in names if name in moves]
 
 
@@ -165,12 +146,20 @@ def _tried(
                 yield form, [None] * len(known), decays
 
 
-def _formulas(sides: Sides, form: Form, epsilons: list[float | None], decays: bool) -> list[Formula] | None:
+def formulas_of(sides: Sides, form: Form, epsilons: list[float | None], decays: bool) -> list[Formula] | None:
+    """Returns the candidate's formula of each step, None where the form is not the candidate's in one of them.
+
+    Args:
+      sides: what both did.
+      form: the shape.
+      epsilons: for each step the epsilon, None where it is solved for.
+      decays: whether the weights shrink beside.
+    """
     found: list[Formula] = []
     for reference, candidate, epsilon in zip(sides.reference, sides.candidate, epsilons, strict=True):
         # Fitted to the variables that differ alone: what is the same follows both formulas.
         names = [name for name in sides.names if name in reference and name in candidate]
-        one, other = _chosen(reference, names), _chosen(candidate, names)
+        one, other = select_moves(reference, names), select_moves(candidate, names)
         formula = solve(form, other, epsilon, decays)
         # The difference has to be explained in the first step; later ones have differing inputs too.
         if formula is None or not holds(formula, other, None if found else one):
@@ -179,9 +168,18 @@ def _formulas(sides: Sides, form: Form, epsilons: list[float | None], decays: bo
     return found
 
 
-def _named(
+def name_formula(
     first: FirstDifference, evidence: Evidence, sides: Sides, own: Formula, found: list[Formula]
 ) -> Cause | None:
+    """Returns what the candidate's formula differs from the reference's by; None where nothing of that has a name.
+
+    Args:
+      first: the first difference.
+      evidence: the traces.
+      sides: what both did.
+      own: the reference's formula.
+      found: the candidate's, of each step.
+    """
     formula = found[0]
     # Decay before form and rate: it was fitted beside them, so that they are known without it.
     if formula.decay:
@@ -213,10 +211,10 @@ def _of_the_rate(
             # A correction that is 1 at this step, as late in training, is corrected or not alike.
             if is_close(factor * corrected, 1.0, CLOSE_SOLVED) and not is_close(corrected, 1.0, CLOSE_SOLVED):
                 text = (
-                    f"{_words(found[0])} gives the candidate's update of {_which(sides)} at step {sides.steps[0]}, "
+                    f"{found[0].words()} gives the candidate's update of {sides.which} at step {sides.steps[0]}, "
                     f"{factor:.6g} times the reference's"
                 )
-                return build_cause("bias_correction", variant, evidence=text, explains=_all_of(first))
+                return build_cause("bias_correction", variant, evidence=text, explains=explained_fully(first))
     return None  # by the factor alone it is named
 
 
@@ -231,7 +229,7 @@ def _of_the_epsilon(
     of_adam = own.form.numerators[0] != GRADIENT
     second = evidence.counter(sides.steps[0], "beta2_power")
     text = (
-        f"the candidate's update of {_which(sides)} is {_words(formula)}, the reference's {_words(own)}, "
+        f"the candidate's update of {sides.which} is {formula.words()}, the reference's {own.words()}, "
         f"each of its own gradients and slots at step {sides.steps[0]}"
     )
     # got = wanted sqrt(1 - beta2^t): lr m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon), multiplied through by the
@@ -242,7 +240,7 @@ def _of_the_epsilon(
             evidence=f"{text}: the candidate adds {wanted:g} to the bias-corrected root (torch's rule); "
             f"TensorFlow adds {wanted:g} "
             "before correcting the bias",
-            explains=_all_of(first),
+            explains=explained_fully(first),
         )
     candidate = evidence.optimizers[1].get("eps")
     after = (
@@ -256,7 +254,7 @@ def _of_the_epsilon(
         _epsilon_of(own.form, evidence),
         "value" if wanted else "zero",
         evidence=text,
-        explains=_all_of(first),
+        explains=explained_fully(first),
         shown=shown,
         wanted=wanted,
     )
@@ -274,7 +272,7 @@ def _of_the_form(
     first: FirstDifference, evidence: Evidence, sides: Sides, own: Formula, formula: Formula
 ) -> Cause | None:
     text = (
-        f"the candidate's update of {_which(sides)} is {_words(formula)}, the reference's {_words(own)}, each of its own "
+        f"the candidate's update of {sides.which} is {formula.words()}, the reference's {own.words()}, each of its own "
         f"gradients and slots at steps {', '.join(map(str, sides.steps))}"
     )
     mine, theirs = own.form, formula.form
@@ -292,19 +290,21 @@ def _of_the_form(
         # No epsilon on the reference's side: then it is one that is added, not one that moved.
         if not own.epsilon:
             return build_cause(
-                name, "added", evidence=text, explains=_all_of(first), epsilon=formula.epsilon, place=place[0]
+                name, "added", evidence=text, explains=explained_fully(first), epsilon=formula.epsilon, place=place[0]
             )
         name = "adam_epsilon_placement" if name == "adam_epsilon" else name
-        return build_cause(name, "root", evidence=text, explains=_all_of(first), place=place[0], wanted=place[1])
+        return build_cause(
+            name, "root", evidence=text, explains=explained_fully(first), place=place[0], wanted=place[1]
+        )
     # Without a root: the slot alone is momentum, and the gradient alone is none.
     if not theirs.root and not mine.root and GRADIENT in (theirs.numerators[0], mine.numerators[0]):
         lost = theirs.numerators[0] == GRADIENT
-        return build_cause("momentum", "lost" if lost else "added", evidence=text, explains=_all_of(first))
+        return build_cause("momentum", "lost" if lost else "added", evidence=text, explains=explained_fully(first))
     return build_cause(
         "optimizer_rule",
         "formula",
         evidence=text,
-        explains=_all_of(first),
+        explains=explained_fully(first),
         candidate=theirs.words(),
         reference=mine.words(),
     )
@@ -328,14 +328,16 @@ def _of_two_terms(
     # take / keep: slot' = keep slot + take g, and a look ahead of it is keep slot' + take g, over keep.
     if is_close(share, rule.take / rule.keep, CLOSE_SHARE):
         whose = "candidate" if candidate else "reference"
-        return build_cause("nesterov", evidence=text, explains=_all_of(first), whose=whose, wanted=not candidate)
+        return build_cause(
+            "nesterov", evidence=text, explains=explained_fully(first), whose=whose, wanted=not candidate
+        )
     if is_close(share, -rule.take, CLOSE_SHARE):
         who, other = ("candidate", "reference") if candidate else ("reference", "candidate")
         return build_cause(
             "optimizer_rule",
             "slot before the step",
             evidence=f"{text}: {slot} less what the gradient has added to it",
-            explains=_all_of(first),
+            explains=explained_fully(first),
             who=who,
             slot=slot,
             other=other,
@@ -349,107 +351,20 @@ def _of_the_decay(
     rate = evidence.learning_rate(sides.steps[0])
     if not rate:
         return None
-    moves = _chosen(sides.candidate[0], sides.names)
+    moves = select_moves(sides.candidate[0], sides.names)
     plain = formula._replace(decay=0.0)
     # Of a rule and a decay that are fitted together the one that moves the weights further is named.
     of_the_rule = sum(norm(plain.of(move) - own.of(move)) ** 2 for move in moves)
     of_the_decay = sum(norm(formula.decay * move.weight) ** 2 for move in moves)
     if of_the_rule > of_the_decay:
-        return _named(first, evidence, sides, own, [plain])
+        return name_formula(first, evidence, sides, own, [plain])
     # Over the rate: decoupled decay is rate times coefficient times weight.
     amount = formula.decay / rate
-    where = _which(sides)
+    where = sides.which
     text = f"the update of {where} is off by {amount:.9g} times the learning rate and the weight"
     return cause_of_decay(amount, where, text)
 
 
-def _of_a_slot(sides: Sides) -> Sides:
-    # A slot that takes updates up moves as weights do: by its formula, and by what it keeps of itself as by a decay.
-    slot = SLOT_OF_UPDATES
-
-    def own(moves: Moves) -> Moves:
-        return {
-            # Where both are there: the slot after the step less what it keeps of itself, and the slot before it.
-            name: Move(move.before[slot], move.terms[slot], move.terms, move.before)
-            for name, move in moves.items()
-            if slot in move.before and slot in move.terms
-        }
-
-    reference, candidate = [own(each) for each in sides.reference], [own(each) for each in sides.candidate]
-    names = [name for name in reference[0] if _wrong(reference[0], candidate[0], name)]
-    return sides._replace(reference=reference, candidate=candidate, names=names)
-
-
-def _of_the_slot(first: FirstDifference, evidence: Evidence, sides: Sides, own: Formula) -> Cause | None:
-    found = _formulas(sides, own.form, [each[0] for each in sides.known], decays=True)
-    if found is not None:
-        kept, factor = round(found[0].decay, 9), found[0].shares[0] / own.shares[0]
-        if abs(kept - own.decay) > CLOSE_SOLVED:
-            return build_cause(
-                "momentum",
-                "other",
-                evidence=f"momentum' = {kept:g} momentum + {_words(found[0]._replace(decay=0.0))} gives that of "
-                f"{_which(sides)}",
-                explains=_all_of(first),
-                got=kept,
-                wanted=own.decay,
-            )
-        if is_close(factor, 1.0, CLOSE_SOLVED):
-            return None
-        if is_close(found[0].shares[0], 1.0, CLOSE_SOLVED):
-            return build_cause(
-                "optimizer_rule",
-                "rate outside the momentum",
-                evidence=f"momentum' = {own.decay:g} momentum + {_words(found[0]._replace(decay=0.0))} gives "
-                f"{_which(sides)}', "
-                f"{own.shares[0]:.6g} in place of the 1 gives the reference's",
-                explains=_all_of(first),
-            )
-        return build_cause(
-            "learning_rate",
-            "factor",
-            evidence=f"what the momentum takes up is {factor:.9g} times the reference's for {_which(sides)}",
-            explains=_all_of(first),
-            factor=factor,
-        )
-    taken, plain = _taken_up(sides, own.decay), own._replace(decay=0.0)
-    slots = [
-        each for each in _chosen(sides.candidate[0], sides.names)[0].terms if each not in (SLOT_OF_UPDATES, GRADIENT)
-    ]
-    for form in (own.form, own.form._replace(inside=not own.form.inside), *_roots_of(slots)):
-        for place in (0, 1, None):
-            epsilons = [None if place is None else each[place] for each in sides.known]
-            found = _formulas(taken, form, epsilons, decays=False)
-            if found is not None:
-                return _named(first, evidence, taken, plain, found)
-    return None
-
-
-def _taken_up(sides: Sides, kept: float) -> Sides:
-    def taken(moves: Moves) -> Moves:
-        return {name: move._replace(move=move.move - kept * move.weight) for name, move in moves.items()}
-
-    return sides._replace(
-        reference=[taken(each) for each in sides.reference], candidate=[taken(each) for each in sides.candidate]
-    )
-
-
-def _all_of(first: FirstDifference) -> Explained:
+def explained_fully(first: FirstDifference) -> Explained:
+    """Returns that a cause explains all of the first difference."""
     return Explained(first.check.step, first.check.key, 1.0)
-
-
-def _which(sides: Sides) -> str:
-    whole = len(sides.names) == len(sides.reference[0])
-    return f"all {len(sides.names)} variables" if whole else ", ".join(sides.names)
-
-
-def _words(formula: Formula) -> str:
-    form = formula.form
-    if len(form.numerators) == 1:
-        text = f"{formula.shares[0]:.6g} {form.words(f'{formula.epsilon:.6g}')}"
-    else:
-        above = " + ".join(f"{share:.6g} {name}" for share, name in zip(formula.shares, form.numerators, strict=True))
-        text = Form((f"({above})" if form.root else above,), form.root, form.inside, form.plain).words(
-            f"{formula.epsilon:.6g}"
-        )
-    return f"{text} + {formula.decay:.6g} weight" if formula.decay else text

@@ -94,11 +94,22 @@ class Formula(NamedTuple):
             moved = np.where(above == 0.0, 0.0, above / below)
         return np.asarray(moved + self.decay * move.weight)
 
+    def words(self) -> str:
+        """Returns the formula in words, with its numbers."""
+        form = self.form
+        if len(form.numerators) == 1:
+            text = f"{self.shares[0]:.6g} {form.words(f'{self.epsilon:.6g}')}"
+        else:
+            above = " + ".join(f"{share:.6g} {name}" for share, name in zip(self.shares, form.numerators, strict=True))
+            text = Form((f"({above})" if form.root else above,), form.root, form.inside, form.plain).words(
+                f"{self.epsilon:.6g}"
+            )
+        return f"{text} + {self.decay:.6g} weight" if self.decay else text
+
 
 def moves_of(evidence: Evidence, step: int, candidate: bool) -> dict[str, Move]:
     """Returns how one side moved each variable whose gradient is known.
 
-    # float64, flat, of at most MOST_SAMPLED elements; the same elements of every term of a variable.
     A slot that the sides share goes by the reference's name, any other of the candidate by its own.
     """
     gradients, before = evidence.applied(step), evidence.before
@@ -182,7 +193,6 @@ def forms(slots: Sequence[str]) -> Iterator[Form]:
 
 def denominator(form: Form, move: Move, epsilon: float) -> Array:
     """Returns what a form divides by, 1 where there is no root."""
-    # (elements,): 1 where there is no root, so that one division does for all forms.
     if not form.root:
         return np.ones_like(move.move)
     square = _square(form, move)

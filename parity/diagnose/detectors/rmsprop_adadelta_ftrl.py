@@ -1,23 +1,37 @@
-"""Causes in the update rules of Adadelta and Ftrl, whose numbers are solved for from what their slots became.
+"""Causes in the update rules of RMSProp, Adadelta and Ftrl, whose numbers are solved for from what their slots became.
 
-Source: tensorflow/core/kernels/training_ops.cc, `ApplyAdadelta` and `ApplyFtrl`.
+RMSProp's momentum moves by a formula of its own, as weights do: it is solved for as theirs is, in `update_formula.py`.
+Source: tensorflow/core/kernels/training_ops.cc, `ApplyRMSProp`, `ApplyAdadelta` and `ApplyFtrl`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
+from parity.diagnose.detectors.update_formula import (
+    Moves,
+    Sides,
+    differs,
+    explained_fully,
+    formulas_of,
+    name_formula,
+    select_moves,
+    sides_of,
+)
+from parity.diagnose.detectors.update_solver import GRADIENT, Form, Formula, Move, forms, holds, solve
 from parity.diagnose.evidence import Evidence, fit, is_close
 from parity.diagnose.fitting import CLOSE_SOLVED, RESIDUAL_OF_RULE
 from parity.diagnose.optimizer_input import slot_rule
 from parity.judge.result import Cause, FirstDifference
+from parity.trace import parse_key
 from parity.trace.arrays import Array
 
 # A strength or rate that is not next to nothing. What is solved for is absolute to CLOSE_SOLVED times this: a strength
 # of 0 comes out as rounding, of which no part can be asked.
 LEAST_SETTING = 1e-3
+SLOT_OF_UPDATES = "momentum"  # RMSProp's: it takes the update up, learning rate and all
 
 
 class _Own(NamedTuple):
@@ -131,3 +145,102 @@ def _solve(
     # One fit over all variables: each has its own slots, but they share the settings that are solved for.
     found = fit(columns, targets) if targets else None
     return found.coefficients if found is not None and found.residual <= RESIDUAL_OF_RULE else None
+
+
+def other_slot_of_updates(first: FirstDifference, evidence: Evidence) -> Cause | None:
+    """RMSProp's momentum takes the update up by another formula: another momentum, rate, epsilon or root."""
+    slots = evidence.slots(first.check.step)
+    if first.quantity != "slot" or SLOT_OF_UPDATES not in slots or len(slots) < 2:
+        return None
+    missing = first.check.verdict == "incomparable"
+    if not missing and parse_key(first.check.key).slot != SLOT_OF_UPDATES:
+        return None
+    sides = _of_a_slot(sides_of(first, evidence))
+    moves = select_moves(sides.reference[0], sides.names)
+    if not moves:
+        return None
+    # Most terms first, so that a centred RMSProp is not taken for a plain one with a strange epsilon.
+    for form in _roots_of([each for each in moves[0].terms if each not in (SLOT_OF_UPDATES, GRADIENT)]):
+        own = solve(form, moves, sides.known[0][0], decays=True)
+        if own is not None and holds(own, moves):
+            return _of_the_slot(first, evidence, sides, own)
+    return None
+
+
+def _of_a_slot(sides: Sides) -> Sides:
+    # A slot that takes updates up moves as weights do: by its formula, and by what it keeps of itself as by a decay.
+    slot = SLOT_OF_UPDATES
+
+    def own(moves: Moves) -> Moves:
+        return {
+            # As its weight the slot before the step, and as its move the slot after it.
+            name: Move(move.before[slot], move.terms[slot], move.terms, move.before)
+            for name, move in moves.items()
+            if slot in move.before and slot in move.terms
+        }
+
+    reference, candidate = [own(each) for each in sides.reference], [own(each) for each in sides.candidate]
+    names = [name for name in reference[0] if differs(reference[0], candidate[0], name)]
+    return sides._replace(reference=reference, candidate=candidate, names=names)
+
+
+def _of_the_slot(first: FirstDifference, evidence: Evidence, sides: Sides, own: Formula) -> Cause | None:
+    found = formulas_of(sides, own.form, [each[0] for each in sides.known], decays=True)
+    if found is not None:
+        kept, factor = round(found[0].decay, 9), found[0].shares[0] / own.shares[0]
+        if abs(kept - own.decay) > CLOSE_SOLVED:
+            return build_cause(
+                "momentum",
+                "other",
+                evidence=f"momentum' = {kept:g} momentum + {found[0]._replace(decay=0.0).words()} gives that of "
+                f"{sides.which}",
+                explains=explained_fully(first),
+                got=kept,
+                wanted=own.decay,
+            )
+        if is_close(factor, 1.0, CLOSE_SOLVED):
+            return None
+        if is_close(found[0].shares[0], 1.0, CLOSE_SOLVED):
+            return build_cause(
+                "optimizer_rule",
+                "rate outside the momentum",
+                evidence=f"momentum' = {own.decay:g} momentum + {found[0]._replace(decay=0.0).words()} gives "
+                f"{sides.which}', "
+                f"{own.shares[0]:.6g} in place of the 1 gives the reference's",
+                explains=explained_fully(first),
+            )
+        return build_cause(
+            "learning_rate",
+            "factor",
+            evidence=f"what the momentum takes up is {factor:.9g} times the reference's for {sides.which}",
+            explains=explained_fully(first),
+            factor=factor,
+        )
+    taken, plain = _taken_up(sides, own.decay), own._replace(decay=0.0)
+    slots = [
+        each
+        for each in select_moves(sides.candidate[0], sides.names)[0].terms
+        if each not in (SLOT_OF_UPDATES, GRADIENT)
+    ]
+    for form in (own.form, own.form._replace(inside=not own.form.inside), *_roots_of(slots)):
+        for place in (0, 1, None):
+            epsilons = [None if place is None else each[place] for each in sides.known]
+            found = formulas_of(taken, form, epsilons, decays=False)
+            if found is not None:
+                return name_formula(first, evidence, taken, plain, found)
+    return None
+
+
+def _taken_up(sides: Sides, kept: float) -> Sides:
+    def taken(moves: Moves) -> Moves:
+        return {name: move._replace(move=move.move - kept * move.weight) for name, move in moves.items()}
+
+    return sides._replace(
+        reference=[taken(each) for each in sides.reference], candidate=[taken(each) for each in sides.candidate]
+    )
+
+
+def _roots_of(slots: Sequence[str]) -> Iterator[Form]:
+    # A root of more slots first: RMSProp that is not centered has no second one.
+    found = [form for form in forms(slots) if form.numerators == (GRADIENT,) and form.root]
+    yield from sorted(found, key=lambda form: -len(form.root))
