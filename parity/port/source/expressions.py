@@ -92,17 +92,17 @@ EQUATION = re.compile(r"[A-Za-z.,]+->[A-Za-z.]*")  # of einsum; text of a trace,
 
 @writes(*TORCH_FUNCTIONS)
 def _function(writer: Writer, op: Op) -> Code:
-    return _kept(writer, op, call(TORCH_FUNCTIONS[op.kind], _as_it_is(writer, op)))
+    return _kept(writer, op, call(TORCH_FUNCTIONS[op.kind], writer.as_it_is(op.inputs[0])))
 
 
 @writes(*METHODS)
 def _method(writer: Writer, op: Op) -> Code:
-    return _kept(writer, op, method(_as_it_is(writer, op), METHODS[op.kind]))
+    return _kept(writer, op, method(writer.as_it_is(op.inputs[0]), METHODS[op.kind]))
 
 
 @writes("Softplus")
 def _softplus(writer: Writer, op: Op) -> Code:
-    return _kept(writer, op, call("F.softplus", _as_it_is(writer, op), threshold=SOFTPLUS_THRESHOLD))
+    return _kept(writer, op, call("F.softplus", writer.as_it_is(op.inputs[0]), threshold=SOFTPLUS_THRESHOLD))
 
 
 @writes("Selu")
@@ -110,7 +110,7 @@ def _selu(writer: Writer, op: Op) -> Code:
     # At 0 TensorFlow's gradient is that of what is above, torch's that of what is below.
     x = op.inputs[0]
     writer.assign([x])
-    taken = _as_it_is(writer, op)
+    taken = writer.as_it_is(x)
     above = infix(Code(repr(SELU_SCALE)), "*", taken)
     return _kept(writer, op, call("torch.where", infix(taken, "<", Code("0")), call("F.selu", taken), above))
 
@@ -118,17 +118,12 @@ def _selu(writer: Writer, op: Op) -> Code:
 @writes("LeakyRelu")
 def _leaky_relu(writer: Writer, op: Op) -> Code:
     alpha = float(as_written(np.float32(op.attributes.get("alpha", 0.2))))
-    return _kept(writer, op, call("F.leaky_relu", _as_it_is(writer, op), repr(alpha)))
+    return _kept(writer, op, call("F.leaky_relu", writer.as_it_is(op.inputs[0]), repr(alpha)))
 
 
 @writes("Neg")
 def _negative(writer: Writer, op: Op) -> Code:
-    return _kept(writer, op, Code(f"-{_as_it_is(writer, op).within(SIGNED)}", SIGNED))
-
-
-def _as_it_is(writer: Writer, op: Op) -> Code:
-    """The input, with its channels where they are."""
-    return writer.code(op.inputs[0], op.inputs[0] in writer.channels_first)
+    return _kept(writer, op, Code(f"-{writer.as_it_is(op.inputs[0]).within(SIGNED)}", SIGNED))
 
 
 def _kept(writer: Writer, op: Op, code: Code) -> Code:
@@ -193,15 +188,14 @@ def _extreme(writer: Writer, op: Op) -> Code:
     first, second = op.inputs
     sign, limit, bound = (">=", "min", scalar(second)) if op.kind == "Maximum" else ("<=", "max", scalar(second))
     if bound is not None and first.shape == op.output().shape:  # which clamp does
-        return _kept(writer, op, method(_as_it_is(writer, op), "clamp", **{limit: bound.text}))
+        return _kept(writer, op, method(writer.as_it_is(first), "clamp", **{limit: bound.text}))
     own = scalar(first)
     if not op.dtypes[0].startswith("float"):  # whole numbers have no gradient: either side will do
         if own is not None and second.shape == op.output().shape:
-            of = writer.code(second, second in writer.channels_first)
-            return _kept(writer, op, method(of, "clamp", **{limit: own.text}))
+            return _kept(writer, op, method(writer.as_it_is(second), "clamp", **{limit: own.text}))
         return call(f"torch.{op.kind.lower()}", *_together(writer, op, op.inputs))
     if op.kind == "Maximum" and own is not None and own.text == "0" and second.shape == op.output().shape:
-        return _kept(writer, op, call("F.relu", writer.code(second, second in writer.channels_first)))  # 0 at 0
+        return _kept(writer, op, call("F.relu", writer.as_it_is(second)))  # 0 at 0
     one, other = _named_together(writer, op)
     return call("torch.where", infix(one, sign, other), one, other)
 
@@ -264,7 +258,7 @@ def _reduction(writer: Writer, op: Op) -> Code | None:
     rank, name = len(taken.shape), TORCH_REDUCTIONS[op.kind]
     keep = True if op.attributes.get("keep_dims") else None
     if len(found) == rank:
-        code = writer.code(taken, taken in writer.channels_first)
+        code = writer.as_it_is(taken)
         if keep:
             return (
                 _one_axis_after_another(code, name, found, keep)
@@ -295,7 +289,7 @@ def _l2_loss(writer: Writer, op: Op) -> Code:
     taken = op.inputs[0]
     if taken.kind == VARIABLE:
         return call("like_tf.l2_loss", writer.parameters.whole(taken.op.name, writer.owner))
-    return call("like_tf.l2_loss", _as_it_is(writer, op))
+    return call("like_tf.l2_loss", writer.as_it_is(taken))
 
 
 @writes("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
@@ -318,12 +312,12 @@ def _cast(writer: Writer, op: Op) -> Code:
     wanted = op.dtypes[0]
     if wanted.startswith("float"):
         if op.inputs[0].dtype.startswith("float"):
-            return _kept(writer, op, _as_it_is(writer, op))
+            return _kept(writer, op, writer.as_it_is(op.inputs[0]))
         return _kept(
-            writer, op, method(_as_it_is(writer, op), "to", f"{writer.parameters.example(writer.owner)}.dtype")
+            writer, op, method(writer.as_it_is(op.inputs[0]), "to", f"{writer.parameters.example(writer.owner)}.dtype")
         )
     kind = {"bool": "bool", "int32": "int", "int64": "long"}.get(wanted, "long")
-    return _kept(writer, op, method(_as_it_is(writer, op), kind))
+    return _kept(writer, op, method(writer.as_it_is(op.inputs[0]), kind))
 
 
 # Shapes.

@@ -246,6 +246,10 @@ class Writer:
         order = (0, rank - 1, *range(1, rank - 1)) if channels_first else (0, *range(2, rank), 1)
         return method(found, "permute", *map(str, order))
 
+    def as_it_is(self, tensor: Tensor) -> Code:
+        """Returns an expression for a tensor, with its channels where they are."""
+        return self.code(tensor, tensor in self.channels_first)
+
     def named(self, tensor: Tensor) -> Code:
         """Returns an expression that may stand several times: what is computed gets a name first."""
         self.assign([tensor])
