@@ -8,13 +8,16 @@ import numpy as np
 
 from parity.experiment.replay.script import Part, parts_of
 from parity.port.source import (  # noqa: F401  they fill the tables of writers
+    arithmetic,
     blocks,
     decay,
-    expressions,
     image_ops,
     layer_calls,
     loops,
+    losses,
     rearranging,
+    reductions,
+    reshaping,
 )
 from parity.port.source.blocks import BlocksDiffer
 from parity.port.source.classes import Class, Classes

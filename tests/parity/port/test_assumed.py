@@ -7,7 +7,7 @@ import pytest
 
 from parity.port.source.functions import Function, Names, Written, write_part
 from parity.port.source.parameters import Parameters
-from parity.port.source.program import _assumed, expressions  # noqa: F401  it fills the table of writers
+from parity.port.source.program import _assumed
 from parity.port.tower.reader import Reader
 
 STATIC = {"x": [[None, 3]]}

@@ -1,6 +1,6 @@
 """Classes that a port has for the blocks of a model, on models of a few ops."""
 
-from parity.port.source import blocks, expressions, image_ops, layer_calls  # noqa: F401  they fill the tables of writers
+from parity.port.source import program  # noqa: F401  it fills the tables of writers
 from parity.port.source.classes import Classes
 from parity.port.source.layer_names import name_layers
 from parity.port.source.parameters import Parameters

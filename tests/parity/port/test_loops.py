@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from parity.port.source import expressions, layer_calls, loops  # noqa: F401  they fill the tables of writers
+from parity.port.source import program  # noqa: F401  it fills the tables of writers
 from parity.port.source.functions import Names, write_part
 from parity.port.source.parameters import Parameters
 from parity.port.tower.frames import Frames

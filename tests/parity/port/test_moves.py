@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.port.source import expressions  # noqa: F401  fills `WRITERS`
+from parity.port.source import program  # noqa: F401  it fills the tables of writers
 from parity.port.source.moves import write_moves
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Writer

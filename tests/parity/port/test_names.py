@@ -3,7 +3,7 @@
 import pytest
 
 from parity.port.errors import PortError
-from parity.port.source import expressions  # noqa: F401  it fills the table of writers
+from parity.port.source import program  # noqa: F401  it fills the tables of writers
 from parity.port.source.functions import Names, _argument, _output_names
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Writer

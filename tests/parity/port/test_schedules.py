@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from parity.port.source import expressions  # noqa: F401  it fills the table of writers
+from parity.port.source import program  # noqa: F401  it fills the tables of writers
 from parity.port.source.functions import Names
 from parity.port.tower.ops import CONST, FEED, Op
 from parity.port.training.schedules import STEP_ARGUMENT, written_schedule
