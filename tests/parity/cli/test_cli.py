@@ -15,7 +15,7 @@ from parity.judge.result import Level, Result
 from parity.trace import TraceWriter
 
 ROOT = Path(__file__).parents[3]
-VERBS = ("run", "record", "replay", "compare", "map", "show", "bless", "explain", "teach", "doctor")
+VERBS = ("run", "record", "port", "replay", "compare", "map", "show", "bless", "explain", "teach", "doctor")
 LATER = ("scan",)
 
 

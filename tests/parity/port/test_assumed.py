@@ -42,7 +42,6 @@ def written(*nodes, loss="loss"):
 
 
 AXES = const("axes", 0, 1)
-BOUNDS = const("begin", 0), const("end", 1), const("strides", 1)
 SHAPE = node("shape", "Shape", "x", out_type={"type": "DT_INT32"})
 
 

@@ -206,7 +206,7 @@ def test_a_frame_holds_what_is_computed_in_each_iteration():
     assert not {"behind", "outer", "one"} & frame.members
 
 
-@pytest.mark.parametrize("ends", [{"op": "Exit"}, {"op": "Switch"}])
-def test_the_end_of_a_condition_is_no_loop(ends):
-    nodes = {each["name"]: each for each in [op("Merge", "merge", "a", "b"), op("Exp", "a"), op("Exp", "b")]}
-    assert not Frames(nodes).by_name
+@pytest.mark.parametrize("branch", ["Exp", "Switch", "Exit", "Enter", "NextIteration"])
+def test_the_end_of_a_condition_is_no_loop(branch):
+    ops = [op("Merge", "merge", "a", "b"), op(branch, "a", "x", "condition"), op("Exp", "b", "x")]
+    assert not Frames({each["name"]: each for each in ops}).by_name
