@@ -33,7 +33,7 @@ class Watch:
         # A forked process counts on from the functions of its parent, in a file of its own.
         name = os.path.join(self._folder, f"lines-{os.getpid()}")
         self._out = os.open(name, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-        for code, number in list(self._numbers.items()):
+        for (_, code), number in list(self._numbers.items()):
             if number:
                 self._define(number, code)
 
@@ -46,12 +46,14 @@ class Watch:
     def entered(self, frame, event, arg):
         """Returns what traces the lines of a frame; none of other packages', nor where this test has been at every line."""
         code = frame.f_code
-        number = self._numbers.get(code)
+        # To Python, functions of one text at one line are equal, of whatever file they are.
+        own = (code.co_filename, code)
+        number = self._numbers.get(own)
         if number is None:
-            number = self._numbers[code] = self._numbered(code)
+            number = self._numbers[own] = self._numbered(code)
         if not number:
             return None
-        key = (self._now[0], code)
+        key = (self._now[0], number)
         tracer = self._tracers.get(key)
         if tracer is None:
             tracer = self._tracers[key] = self._tracer(self._now[0], number, code)

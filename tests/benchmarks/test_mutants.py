@@ -158,7 +158,7 @@ import os
 import sys
 import threading
 
-from parity import judge
+from parity import judge, same_text
 
 now = open(sys.argv[1], "r+b", buffering=0)
 
@@ -183,6 +183,8 @@ if not forked:
     judge.far(1)
     os._exit(0)
 os.waitpid(forked, 0)
+test(5)
+same_text.far(1)
 """
 
 
@@ -191,7 +193,8 @@ def test_watched_are_the_lines_that_each_test_runs_in_threads_and_forks_too(tool
     (tmp_path / "parity").mkdir()
     start = f'__import__("runpy").run_path({str(ROOT / "benchmarks/mutation/watch.py")!r})["start"]'
     (tmp_path / "parity" / "__init__.py").write_text(f"{start}({str(tmp_path)!r}, '{tmp_path}/')\n" * 2)
-    (tmp_path / "parity" / "judge.py").write_text(MODULE_OF_TWO)
+    for name in ("judge.py", "same_text.py"):
+        (tmp_path / "parity" / name).write_text(MODULE_OF_TWO)
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "now").write_bytes(bytes(4))
     command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "now")]
@@ -200,6 +203,7 @@ def test_watched_are_the_lines_that_each_test_runs_in_threads_and_forks_too(tool
     judge = "parity/judge.py"
     assert found[1] == {(judge, "near"): {0, 3, 4}} and found[2] == {(judge, "near"): {0, 3, 5}}
     assert found[3] == {(judge, "far"): {0, 9}} == found[4]
+    assert found[5] == {("parity/same_text.py", "far"): {0, 9}}
 
 
 def test_what_is_taken_from_a_run_is_kept_with_what_shared_fixtures_run(tools, tmp_path):
