@@ -23,7 +23,7 @@ def check_finite(tensors: Iterable[tuple[str, Tensor | None]], when: str) -> Non
       NonFiniteError: one does; the message names the first and counts its elements.
     """
     floating = [(name, tensor) for name, tensor in tensors if tensor is not None and tensor.is_floating_point()]
-    # A product with 0 is 0, or NaN where the element is not finite: no memory, and no sum that overflows.
+    # A product with 0 is 0, or NaN where the element is not finite; a sum of the elements themselves could overflow.
     device = floating[-1][1].device if floating else None
     wrong = [(_values(tensor) * 0).sum().to(device, torch.float32) for _, tensor in floating]
     for (name, tensor), total in zip(floating, torch.stack(wrong).tolist() if wrong else [], strict=True):
@@ -56,6 +56,9 @@ def _values(tensor: Tensor) -> Tensor:
 
 
 def _tensors(parts: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    models = [value for value in parts.values() if isinstance(value, nn.Module)]
+    # By identity: what an optimizer has of these is looked at once, under the model's name.
+    known = {id(parameter) for model in models for parameter in model.parameters()}
     for part, value in parts.items():
         if isinstance(value, nn.Module):
             yield from ((f"{part} {name}", weight) for name, weight in value.named_parameters())
@@ -70,6 +73,7 @@ def _tensors(parts: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
                 (f"{part} parameter {number}.{index}", weight)
                 for number, group in enumerate(value.param_groups)
                 for index, weight in enumerate(group["params"])
+                if id(weight) not in known
             )
             yield from (
                 (f"{part} {slot}", tensor)

@@ -8,6 +8,7 @@ from torch import nn
 from trainer import SCRIPT, WITHIN, final, start
 
 from torch_ddp import Checkpoints, NonFiniteError, Progress, Rank, check_finite
+from torch_ddp.checkpoint.finite import check_finite_parts
 
 ALONE = Rank(0, 0, 1)
 NAN, INFINITY = float("nan"), float("inf")
@@ -57,6 +58,18 @@ def test_no_checkpoint_is_written_of_numbers_that_are_not_finite(tmp_path, where
     with pytest.raises(NonFiniteError, match=rf"to save after update 2, got 1 of 2 infinite or NaN in {named}\."):
         Checkpoints(tmp_path, ALONE, spoilt(where), keep=1).save(Progress(2, 0, 2))
     assert list(tmp_path.iterdir()) == [kept]
+
+
+def test_a_weight_goes_by_its_models_name_whichever_part_comes_first():
+    parts = spoilt("weight")
+    with pytest.raises(NonFiniteError, match=r" in model weight\."):
+        check_finite_parts({"optimizer": parts["optimizer"], "model": parts["model"]}, 2)
+
+
+def test_masters_that_no_model_has_are_looked_at():
+    master = torch.tensor([NAN, 1.0], requires_grad=True)
+    with pytest.raises(NonFiniteError, match=r"1 of 2 infinite or NaN in optimizer parameter 0\.0\."):
+        check_finite_parts({"model": nn.Linear(2, 1), "optimizer": torch.optim.SGD([master], lr=0.1)}, 2)
 
 
 def test_a_training_that_explodes_ends_with_an_error_and_its_last_finite_checkpoint(tmp_path):
