@@ -29,7 +29,7 @@ from torch_ddp.process_group import Rank
 from torch_ddp.step.forward_watch import ForwardWatch
 from torch_ddp.step.gradient_exchange import GradientObserver
 from torch_ddp.step.gradients import GradientReduction
-from torch_ddp.step.optimizer import hyper_parameters
+from torch_ddp.step.optimizer import hyper_parameters, present_slots
 from torch_ddp.step.trace_names import array, merged
 from torch_ddp.weights import named_statistics
 
@@ -159,13 +159,11 @@ class Recording:
             Tensor.backward = original  # type: ignore[method-assign]
 
     def _state(self) -> Arrays:
-        """Weights, statistics and those slots that are there already: making them here could change the first update."""
+        """Weights, statistics and those slots that are there already."""
         found = {trace_name("stat", name): array(value) for name, value in named_statistics(self._model).items()}
-        for name, parameter in self._model.named_parameters():
-            found[trace_name("var", name)] = array(parameter)
-            for slot, value in self._optimizer.state.get(parameter, {}).items():
-                if isinstance(value, Tensor) and value.shape == parameter.shape and slot != "step":
-                    found[trace_name("slot", name, slot=slot)] = array(value)
+        found.update((trace_name("var", name), array(value)) for name, value in self._model.named_parameters())
+        for (slot, name), value in present_slots(self._optimizer, self._model).items():
+            found[trace_name("slot", name, slot=slot)] = array(value)
         return found
 
     def _open(self) -> TraceWriter:

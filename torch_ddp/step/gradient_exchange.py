@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -102,7 +102,7 @@ class GradientWatch:
 
     def present(self) -> dict[str, Tensor]:
         """Returns copies of the gradients as they are now."""
-        return {name: value.grad.detach().clone() for name, value in self._parameters.items() if value.grad is not None}
+        return _copies_of_gradients(self._parameters.items())
 
     def _then_read(self, backward: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(backward)
@@ -142,8 +142,7 @@ class GradientObserver:
 
     def present(self) -> dict[str, Tensor]:
         """Returns copies of the gradients as they are now, by parameter name."""
-        named = self._model.named_parameters()
-        return {name: p.grad.detach().clone() for name, p in named if p.grad is not None}
+        return _copies_of_gradients(self._model.named_parameters())
 
     def close(self) -> None:
         """Stops observing."""
@@ -157,6 +156,10 @@ class GradientObserver:
 
     def _after_update(self, optimizer: Optimizer, arguments: Any, named: Any) -> None:
         self.updates += 1
+
+
+def _copies_of_gradients(parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: value.grad.detach().clone() for name, value in parameters if value.grad is not None}
 
 
 def _keep(local: dict[str, Tensor], name: str, parameter: Tensor) -> None:

@@ -203,11 +203,17 @@ def named_slots(optimizer: Optimizer, model: nn.Module) -> dict[tuple[str, str],
     The optimizers of torch make their state at the first step; what is known of them is made here already, so that it
     can be read and overwritten before.
     """
-    slots = {}
-    for name, parameter in model.named_parameters():
+    for _, parameter in model.named_parameters():
         for group in optimizer.param_groups:
             if any(parameter is member for member in group["params"]):
                 _make_native_state(optimizer, group, parameter)
+    return present_slots(optimizer, model)
+
+
+def present_slots(optimizer: Optimizer, model: nn.Module) -> dict[tuple[str, str], Tensor]:
+    """Returns those of `named_slots` that are there already: making them could change the first update of a script."""
+    slots = {}
+    for name, parameter in model.named_parameters():
         for slot, value in optimizer.state.get(parameter, {}).items():
             # "step" is a count, which only for a parameter of shape [] has its shape.
             if isinstance(value, Tensor) and value.shape == parameter.shape and slot != "step":
