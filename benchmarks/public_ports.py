@@ -26,7 +26,7 @@ MANIFEST = BENCHMARKS / "public_ports.toml"
 PAGE = ROOT / "docs" / "gallery.md"
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 STEPS, TOWERS, SECONDS = 3, 2, 400
-VERDICTS = {0: "same", 1: "different", 2: "refused", 3: "incomplete"}
+VERDICTS = {0: "same", 1: "different", 2: "not judged", 3: "incomplete"}
 
 
 @dataclass
@@ -82,7 +82,7 @@ def prepare(script: dict, sources: Path, folder: Path, data: Path, python: str) 
     for edit in script.get("edits", []):
         path = place / edit["file"]
         lines = path.read_text(encoding="utf-8").split("\n")
-        line, passage = lines[edit["line"] - 1], edit["find"]
+        line, passage = "".join(lines[edit["line"] - 1 : edit["line"]]), edit["find"]
         if line.count(passage) != 1:
             raise ValueError(
                 f"{script['name']}: expected {passage!r} once in line {edit['line']} of {path}, got {line!r}"
@@ -122,18 +122,20 @@ def port(script: dict, sources: Path, work: Path, python: str) -> Outcome:
         try:
             recorded = record(script, sources, folder, work / "data", python) == 0
             outcome.reasons = [] if recorded else _complaint(folder / "record.log")
-        except (ValueError, OSError) as error:  # the checkout is of another commit
+        except (ValueError, OSError, subprocess.CalledProcessError) as error:  # the checkout is of another commit
             recorded, outcome.reasons = False, [str(error)]
         outcome.seconds = time.monotonic() - begin
         if not recorded:
+            shutil.rmtree(trace, ignore_errors=True)  # steps before a failure are no recording of the next run
             return outcome
     outcome.ops = count_ops(trace)
     shutil.rmtree(folder / "port", ignore_errors=True)
     command = [sys.executable, "-m", "parity.cli", "port", str(trace), "--out", str(folder / "port"), "--quiet"]
     code = _run(command, folder, folder / "port.log")
-    outcome.verdict = VERDICTS.get(code, "crashed")
     written = folder / "port" / "port.py"
     outcome.lines = len(written.read_text(encoding="utf-8").splitlines()) if written.is_file() else 0
+    # What was written and could not be judged, or in float32 alone, has the exit code of what is refused.
+    outcome.verdict = "refused" if code == 2 and not outcome.lines else VERDICTS.get(code, "crashed")
     outcome.reasons = [] if code == 0 else _complaint(folder / "port.log")
     outcome.seconds = time.monotonic() - begin
     return outcome
