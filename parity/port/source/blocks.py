@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from parity.port.source.code import Code, call
-from parity.port.source.layer_calls import is_channels_first
 from parity.port.source.layer_names import name_layers
+from parity.port.source.ops.layers import is_channels_first
 from parity.port.source.parameters import Held, Parameters
 from parity.port.source.writer import Writer, writes
 from parity.port.tower.layers import BATCH_NORM, CONVOLUTION_LAYERS, TRANSPOSED_CONVOLUTION

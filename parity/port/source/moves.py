@@ -6,7 +6,7 @@ from parity.port.source.writer import Writer
 from parity.port.tower.moves import reached
 from parity.port.tower.ops import VARIABLE, Op, Tensor, Write, in_order, ops_of
 
-IN_PLACE = {"Sub": "sub_", "Add": "add_", "AddV2": "add_"}
+MOVING_METHODS = {"Sub": "sub_", "Add": "add_", "AddV2": "add_"}
 MOST_CHARACTERS_OF_A_CHANGE = 24  # characters of what stands with a variable: the names of those are long themselves
 
 
@@ -76,7 +76,7 @@ def _write_group(writer: Writer, group: list[Write], model: Sequence[Op]) -> Non
             )
             if not later:
                 writer.assign_reading(held[each], given[each])
-                kind = IN_PLACE[_after(each).kind] if _after(each).op in steps else "copy_"
+                kind = MOVING_METHODS[_after(each).kind] if _after(each).op in steps else "copy_"
                 writer.statements.append(f"{held[each]}.{kind}({writer.code(given[each]).text})")
                 made.remove(each)
 
@@ -84,7 +84,7 @@ def _write_group(writer: Writer, group: list[Write], model: Sequence[Op]) -> Non
 def _is_step(move: Write, ops: Sequence[Op], group: Sequence[Write]) -> bool:
     """Whether a number is added to a variable or taken off, and nothing else needs what it then holds."""
     op = _after(move).op
-    if op.kind not in IN_PLACE or len(op.inputs) != 2 or op.inputs[0].kind != VARIABLE:
+    if op.kind not in MOVING_METHODS or len(op.inputs) != 2 or op.inputs[0].kind != VARIABLE:
         return False
     used = sum(each is op for other in ops for each in (tensor.op for tensor in other.inputs))
     wanted = sum(_after(each).op is op for each in group)

@@ -7,23 +7,22 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.experiment.replay.script import Part, parts_of
-from parity.port.source import (  # noqa: F401  they fill the tables of writers
+from parity.port.source.blocks import BlocksDiffer
+from parity.port.source.classes import Class, Classes
+from parity.port.source.form import TENSOR, indented, typed, wrapped
+from parity.port.source.functions import Function, Names, Written, write_part
+from parity.port.source.names import names_of
+from parity.port.source.ops import (  # noqa: F401  they fill the tables of writers
     arithmetic,
-    blocks,
     decay,
-    image_ops,
-    layer_calls,
+    images,
+    layers,
     loops,
     losses,
     rearranging,
     reductions,
     reshaping,
 )
-from parity.port.source.blocks import BlocksDiffer
-from parity.port.source.classes import Class, Classes
-from parity.port.source.form import TENSOR, indented, typed, wrapped
-from parity.port.source.functions import Function, Names, Written, write_part
-from parity.port.source.names import names_of
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Refused
 from parity.port.tower.reader import Reader

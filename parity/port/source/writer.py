@@ -13,7 +13,7 @@ from parity.port.tower.simplify import number_of
 
 MOST_CHARACTERS_TAKEN = 64  # characters of what an op takes; with more of them it gets statements of their own
 MOST_CHARACTERS_OF_OPERANDS = 48  # of two of them
-OPERATORS = ("Add", "AddV2", "AddN", "Sub", "Mul", "RealDiv", "Maximum", "Minimum")
+COMBINING = ("Add", "AddV2", "AddN", "Sub", "Mul", "RealDiv", "Maximum", "Minimum")
 NAMED_REDUCTIONS = ("Mean", "Sum", CROSS_ENTROPY)
 # What ops give, where the script has no name for it.
 NOUNS = {
@@ -218,8 +218,8 @@ class Writer:
     def _assign_long(self, op: Op) -> None:
         """Gives what an op takes statements of their own, the longest first, until the rest fits on a line."""
         inside = {each: self._pending[each].code.text for each in taken_by(op) if each in self._pending}
-        most = MOST_CHARACTERS_TAKEN if op.kind not in OPERATORS else MOST_CHARACTERS_OF_OPERANDS
-        while sum(map(len, inside.values())) > most and (len(inside) > 1 or op.kind not in OPERATORS):
+        most = MOST_CHARACTERS_TAKEN if op.kind not in COMBINING else MOST_CHARACTERS_OF_OPERANDS
+        while sum(map(len, inside.values())) > most and (len(inside) > 1 or op.kind not in COMBINING):
             longest = max(inside, key=lambda each: len(inside[each]))
             del inside[longest]
             self._assign(longest)

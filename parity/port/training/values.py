@@ -15,7 +15,7 @@ ADDS_TO = ("AssignAdd", "AssignAddVariableOp")
 TAKES_FROM = ("AssignSub", "AssignSubVariableOp")
 WRITERS_OF_VARIABLES = (*ASSIGNS, *ADDS_TO, *TAKES_FROM)
 FED_LEAF = "fed "  # what the leaf of a placeholder is called, before its name
-PLACEHOLDERS = ("Placeholder", "PlaceholderWithDefault")
+FED_KINDS = ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
 WHOLE_NUMBERS = ("int", "uint")  # what their types begin with
 MOST_OPS_OF_AN_UPDATE = 20_000  # of one expression: an update that goes through a whole model is not read
 
@@ -79,7 +79,7 @@ class Values:
     def _taken(self, name: str) -> list[str]:
         """The tensors that an op's value is computed from."""
         node = self._reader.node(name)
-        if self._reader.variable(name) is not None or node["op"] in (*PLACEHOLDERS, *VARIABLE_KINDS):
+        if self._reader.variable(name) is not None or node["op"] in (*FED_KINDS, *VARIABLE_KINDS):
             return []
         taken = _data(node)
         if node["op"] == "Switch":
@@ -112,7 +112,7 @@ class Values:
         key = self._reader.variable(name)
         if key is not None:
             return self._leaf(str(key), shapes)
-        if node["op"] in PLACEHOLDERS:
+        if node["op"] in FED_KINDS:
             return self._leaf(f"{FED_LEAF}{name}", shapes)
         if node["op"] in VARIABLE_KINDS:
             return self._leaf(f"unknown/{name}", shapes)

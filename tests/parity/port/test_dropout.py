@@ -1,6 +1,6 @@
 """Dropout whose draws are shared along an axis: of whatever batch, and in training alone."""
 
-from parity.port.source import layer_calls  # noqa: F401  it fills the table of writers
+from parity.port.source.ops import layers  # noqa: F401  it fills the table of writers
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Writer
 from parity.port.tower.layers import DROPOUT

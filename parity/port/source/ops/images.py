@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from parity.port.source.code import Code, call, method
-from parity.port.source.layer_calls import image, is_channels_first, short, space, unless
+from parity.port.source.ops.layers import image, is_channels_first, short, space, unless
 from parity.port.source.writer import Writer, writes
 from parity.port.tower.ops import Op, Tensor
 from parity.trace.as_written import as_written

@@ -1,0 +1,1 @@
+"""What writes each kind of op as an expression of torch."""
