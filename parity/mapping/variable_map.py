@@ -1,7 +1,7 @@
 """The joined variables of two sides, and arrays carried between them."""
 
+from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as Map
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from parity.mapping.transforms import Shape, Transform
@@ -112,8 +112,7 @@ class Mapping:
 
     def toml(self) -> str:
         """Returns a full [mapping] table that says the same by hand."""
-        lines = [line(pair.reference, pair.candidate, pair.transform.text) for pair in self.pairs]
-        return "\n".join(["[mapping]", *lines]) + "\n"
+        return table((pair.reference, pair.candidate, pair.transform.text) for pair in self.pairs)
 
     def texts(self) -> list[tuple[str, str, str, str]]:
         """Returns what a report shows of every pair: the reference's name, the candidate's, the transform, and why."""
@@ -123,6 +122,15 @@ class Mapping:
     def without_counterpart(self) -> list[str]:
         """The reference's names that are declared to have no counterpart."""
         return [pair.reference for pair in self.pairs if not pair.candidate]
+
+
+def table(entries: Iterable[tuple[str, Sequence[str], str]]) -> str:
+    """Returns a [mapping] table.
+
+    Args:
+      entries: the reference's name, the candidate's names and the transform of each.
+    """
+    return "\n".join(["[mapping]", *(line(*entry) for entry in entries)]) + "\n"
 
 
 def line(reference: str, candidate: Sequence[str], transform: str) -> str:

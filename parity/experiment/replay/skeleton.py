@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from parity.experiment.replay.script import DRAW, Part, ReplayError, parts_of
+from parity.mapping.variable_map import table
 from parity.trace import TensorKey, Trace, TraceError, parse_key, read_graph, trace_name
-from parity.trace.escape import identifier, in_docstring, is_argument, one_line, toml_string
+from parity.trace.escape import identifier, in_docstring, is_argument, one_line
 
 PORT_FILE, MAPPING_OF_PORT = "port.py", "port.toml"
 # Some six lines of the comment in `forward`: a reader looks the rest up in the graph.
@@ -40,8 +41,7 @@ def write_skeleton(recorded: Path, out: Path) -> list[Path]:
     files[0].write_text(skeleton(parts, recorded), encoding="utf-8")
     # Identity throughout: parameters have the script's own layouts until somebody chooses torch's.
     names = _names(parts[0].trace)
-    lines = [f'{toml_string(name)} = {{ to = ["{to}"], transform = "identity" }}' for name, to in names.items()]
-    files[1].write_text("\n".join(["[mapping]", *lines]) + "\n", encoding="utf-8")
+    files[1].write_text(table((name, [to], "identity") for name, to in names.items()), encoding="utf-8")
     return files
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.experiment.replay.script import Part, parts_of
+from parity.mapping.variable_map import table
 from parity.port.source.blocks import BlocksDiffer
 from parity.port.source.classes import Class, Classes
 from parity.port.source.form import TENSOR, indented, typed, wrapped
@@ -32,7 +33,7 @@ from parity.port.training.optimizer import Recorded, Training, training_of
 from parity.trace import RecordedGraph, Trace, read_graph
 from parity.trace.arrays import Array
 from parity.trace.as_written import as_written
-from parity.trace.escape import in_docstring, one_line, python_string, toml_string
+from parity.trace.escape import in_docstring, one_line, python_string
 
 MOST_LINES_LISTED = 8  # of the script, in the docstring
 MOST_TYPES_LISTED = 3  # of what a function returns
@@ -109,7 +110,7 @@ def port_of(directory: Path) -> Port:
     return Port(
         Path(str(trace.facts.get("script", "a recorded script"))).name,
         _body(parameters, written, trainings),
-        _mapping(parameters),
+        table((name, [own], transform) for name, (own, transform) in parameters.mapping().items()),
         parts,
         sum(one.ops for one in written),
         {part.name: one.loss.name for part, one in zip(parts, written, strict=True)},
@@ -168,14 +169,6 @@ def _statistics_left(trace: Trace, parameters: Parameters) -> Iterator[Missing]:
     for name, entry in trace.variables.items():
         if entry["kind"] == "statistic" and name not in mapped:
             yield Missing(f"the statistic {name}", "", "is moved in a way that no layer has")
-
-
-def _mapping(parameters: Parameters) -> str:
-    found = parameters.mapping().items()
-    lines = [
-        f'{toml_string(name)} = {{ to = ["{own}"], transform = "{transform}" }}' for name, (own, transform) in found
-    ]
-    return "\n".join(["[mapping]", *lines]) + "\n"
 
 
 def _body(parameters: Parameters, written: list[Written], trainings: Iterable[Training]) -> str:

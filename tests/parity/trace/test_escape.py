@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import parity
 from parity.cli import main
 from parity.experiment.replay.skeleton import write_skeleton
+from parity.mapping.variable_map import table
 from parity.port.source import program
 from parity.port.source.classes import Classes
 from parity.port.source.parameters import Parameters
@@ -117,7 +118,9 @@ def test_no_op_of_a_trace_becomes_code_of_a_port():
     assert [type(each) for each in ast.parse("\n".join(Classes().statements(parameters))).body] == [ast.Assign]
     parameters = Parameters({HOSTILE: (2,)}, {})
     parameters.plain(HOSTILE, "self")
-    assert len(tomllib.loads(program._mapping(parameters))["mapping"]) == 1
+    own = parameters.plain_ones[HOSTILE]
+    entries = tomllib.loads(table([(HOSTILE, [own], "identity")]))["mapping"]
+    assert [*entries.values()] == [{"to": own, "transform": "identity"}]
 
 
 def test_one_module_opens_consoles():
