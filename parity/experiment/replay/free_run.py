@@ -10,7 +10,7 @@ import numpy as np
 from parity.diagnose.catalogue import build_cause
 from parity.experiment.replay.port import ReplayedPort
 from parity.experiment.replay.script import Part
-from parity.experiment.sides.recorded_side import RecordedSide, recorded_run
+from parity.experiment.sides.recorded_side import RecordedSide
 from parity.judge.result import Cause
 from parity.judge.spread import MeasuredSpread
 from parity.mapping.states import translated, write_states
@@ -78,7 +78,7 @@ def train_freely(
     others = _others(replayed, freely) if part.trained is not None or part.held else None
     states = write_states(out / f"{name}-states", ((number, freely.before(number)) for number in part.steps))
     candidate = replayed.run_freely(translated(replayed.join, start), others, name, feeds)
-    reference = recorded_run(side, name, "float64", follow=False)
+    reference = side.run(name, "float64", follow=False)
     return FreeRuns(reference, candidate, Trace(states), MeasuredSpread(measured, part.prefix)), ""
 
 

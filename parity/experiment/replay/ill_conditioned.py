@@ -12,7 +12,7 @@ from parity.experiment.rejudge.rules import NonDifferentiablePoint, Rule, Struct
 from parity.experiment.replay.free_run import told_of_shadow, train_freely
 from parity.experiment.replay.port import ReplayedPort
 from parity.experiment.replay.script import Part
-from parity.experiment.sides.recorded_side import RecordedSide, recorded_run
+from parity.experiment.sides.recorded_side import RecordedSide
 from parity.judge.allowances import FUNCTION_LIMIT
 from parity.judge.levels.function import Lockstep
 from parity.judge.metrics import distance, norm
@@ -63,7 +63,7 @@ class ReplayedRuns:
         before = ((number, translated(self._replayed.join, at_kinks.before(number))) for number in part.steps)
         port = self._replayed.run_from(name, before, self._feeds)
         side = RecordedSide(at_kinks, self._aside, self._out)
-        reference = recorded_run(side, name, "float64")
+        reference = side.run(name, "float64")
         return self._traces._replace(reference64=reference, candidate64=port, states=side.states(f"{name}-before"))
 
     @cached_property

@@ -24,7 +24,7 @@ from parity.experiment.replay.rerun import Rerun
 from parity.experiment.replay.script import Part
 from parity.experiment.replay.training import with_training
 from parity.experiment.runs import REPEATED
-from parity.experiment.sides.recorded_side import RecordedSide, recorded_run
+from parity.experiment.sides.recorded_side import RecordedSide
 from parity.experiment.spec import Progress
 from parity.judge.level import first_difference, level_from, reason_from
 from parity.judge.levels.function import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
@@ -127,7 +127,7 @@ def _decide(script: Script, runs: Runs) -> Level:
 
 def _prepare(replayed: ReplayedPort, shadow: Trace, out: Path) -> Script:
     side = RecordedSide(replayed.part, shadow, out)
-    references = recorded_run(side, "float32", "float32"), recorded_run(side, "float64", "float64")
+    references = side.run("float32", "float32"), side.run("float64", "float64")
     return Script(replayed, shadow, references, side.states("reference-states"), OtherOrder(replayed.part, shadow), out)
 
 

@@ -12,12 +12,11 @@ from parity.experiment.levels import not_run
 from parity.experiment.replay.levels import Judged, judge_part
 from parity.experiment.replay.port import Port as Port
 from parity.experiment.replay.port import ReplayedPort, check_port
-from parity.experiment.replay.script import Part, parts_of
+from parity.experiment.replay.script import Part, parts_of, write_reference
 from parity.experiment.replay.script import ReplayError as ReplayError
 from parity.experiment.replay.sections import Looked, in_section, look_at_part, together
 from parity.experiment.replay.training import trains_itself
 from parity.experiment.session import LEVELS
-from parity.experiment.sides.recorded_side import RecordedSide, recorded_run
 from parity.experiment.spec import Progress, silent
 from parity.judge.result import Level, Result
 from parity.judge.tensor_details import Pairs
@@ -153,7 +152,7 @@ def _judge(script: Script, replayed: ReplayedPort) -> Judged:
     part, folder, tick = replayed.part, script.folder(replayed.part), script.tick
     if script.shadow is not None:
         return judge_part(replayed, script.shadow, folder, tick)
-    reference = recorded_run(RecordedSide(part, None, folder), "float32", "float32")
+    reference = write_reference(part, part.trace, folder / "reference-float32")
     candidate = replayed.run("float32")
     result = compare_traces(Path(reference.directory), Path(candidate.directory), script.mapping_file, tick=tick)
     # Two bare traces decide one level, by the precision of the recording.
