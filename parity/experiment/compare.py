@@ -51,7 +51,19 @@ def compare_traces(
     entries, named = load_mapping(mapping_file) if mapping_file else ({}, {})
     mapping = mapping_of_traces(one, other, entries)
     names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
-    join = Join(mapping, names, other.facts.get("slots", []))
+    return compare_joined(one, other, Join(mapping, names, other.facts.get("slots", [])), closely, tick)
+
+
+def compare_joined(one: Trace, other: Trace, join: Join, closely: bool = False, tick: Progress = silent) -> Result:
+    """Judges two traces step by step whose names and layouts are known.
+
+    Args:
+      one: the reference.
+      other: the candidate.
+      join: names and layouts.
+      closely: as of `compare_traces`.
+      tick: as of `compare_traces`.
+    """
     # In the reference's order; steps that one side lacks are named below, and not judged.
     steps = [step for step in one.step_numbers if step in set(other.step_numbers)]
     layouts = take_layouts(join, one, other)
@@ -81,9 +93,9 @@ def compare_traces(
         levels={each: level if each == name else not_run(each, "two traces decide one level") for each in LEVELS},
         reference={**one.facts, "producer": one.producer},
         candidate={**other.facts, "producer": other.producer},
-        pairs=mapping.texts(),
+        pairs=join.mapping.texts(),
         unjudged=[] if name == "function" else [f"level function: {NO_FLOAT64}"],
-        notes=[UNMEASURED, *layouts, *_other_start(starts_apart(join, one, other), len(mapping.pairs))],
+        notes=[UNMEASURED, *layouts, *_other_start(starts_apart(join, one, other), len(join.mapping.pairs))],
     )
     if closely:
         look_at_level(result, name, join, {"free": (one, other)})

@@ -96,6 +96,7 @@ class Join:
       names: the mapping of other names by quantity ("feed", "act", "metric"); names without an entry stay as they are.
       slots: the candidate's slot names.
       reference_slots: the reference's, where they are known: of each side's the only one that no name joins is joined too.
+      loaded: names of the reference's variables that the candidate is given and that no run of the reference records.
     """
 
     def __init__(
@@ -104,11 +105,13 @@ class Join:
         names: Mapping[str, Renaming],
         slots: Iterable[str],
         reference_slots: Iterable[str] = (),
+        loaded: Iterable[str] = (),
     ) -> None:
         self._variables = variables
         self._names = dict(names)
         self._slots = tuple(slots)
         self.left_slots = only_slots_left(tuple(reference_slots), self._slots)
+        self._loaded = tuple(loaded)
         self._order = {pair.reference: place for place, pair in enumerate(variables.pairs)}
 
     def candidates(self, key: TensorKey) -> tuple[str, ...]:
@@ -224,12 +227,13 @@ class Join:
         """Returns the candidate's tensors that no tensor of the reference is joined to.
 
         Slots of a parameter without a gradient never move, and TensorFlow makes none: they are left out. So is what hangs
-        on buffers and parameters that the mapping leaves to the candidate.
+        on buffers and parameters that the mapping leaves to the candidate, or that are loaded alone.
         """
         used = {name for text in reference.names() for name in self.candidates(parse_key(text))}
-        kept = {variable.name for variable in self._variables.kept}
+        aside = {variable.name for variable in self._variables.kept}
+        aside.update(name for each in self._loaded for name in self.parts(each))
         keys = [(name, parse_key(name)) for name in candidate.names() if name not in used]
-        return [name for name, key in keys if not _is_of(key, kept) and not _at_rest(key, candidate)]
+        return [name for name, key in keys if not _is_of(key, aside) and not _at_rest(key, candidate)]
 
     def ordered(self, texts: Iterable[str]) -> list[tuple[TensorKey, str]]:
         """Returns the reference's names in the order in which a step computes them.

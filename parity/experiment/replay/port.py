@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 from parity.experiment.mapping.of_replay import Trying, decide_by_recorded
 from parity.experiment.replay.script import Part, ReplayError
 from parity.experiment.runs import FREE_RUN_QUANTITIES
-from parity.experiment.sides.densify import DenseFile, DenseTrace
+from parity.experiment.sides.densify import DenseTrace
 from parity.experiment.spec import FORWARD, Progress, RunSpec, progress_for, silent, start_forward, start_run
 from parity.judge.port_values import Written, written_into
 from parity.mapping import Draft, Mapping, MappingEntry, draft_mapping, require_total, variables_of
 from parity.mapping.states import translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join, Renaming
-from parity.trace import GLOBAL_STEP, Forward, Quantity, TensorFile, Trace, trace_name
+from parity.trace import GLOBAL_STEP, Forward, Trace
 from parity.trace.arrays import Tensors
 from parity.worker.process import SideProcess
 
@@ -106,7 +106,7 @@ class ReplayedPort:
         self._case["optimizer"] = port.optimizers.get(part.name) or {"recorded": recorded}
         # Anew, in both precisions: the first build had neither the optimizer nor the rates.
         self.prepared = self._both()
-        self.join = Join(self.mapping, names, self.prepared["float32"]["facts"]["slots"])
+        self.join = Join(self.mapping, names, self.prepared["float32"]["facts"]["slots"], loaded=part.held)
         self._spec = self._write_spec()
 
     @property
@@ -214,17 +214,12 @@ class ReplayedPort:
             out=str(out),
         )
         asked.result()
-        return self._of_both(DenseTrace(out))
+        return DenseTrace(out)
 
     def _run(self, spec: RunSpec, prepared: dict[str, Any]) -> Trace:
         out = self._out / (f"torch-{spec.name}-rounded" if self._round else f"torch-{spec.name}")
         what = f"torch {self.part.name} {spec.name}" if self.part.name else f"torch {spec.name}"
-        return self._of_both(start_run(self._side, self._tick, what, spec, out, prepared=prepared["prepared"]).result())
-
-    def _of_both(self, trace: Trace) -> Trace:
-        """A run without what the port holds and the recording has of other steps only."""
-        held = {name for pair in self.mapping.pairs if pair.reference in self.part.held for name in pair.candidate}
-        return _Without(Path(trace.directory), {trace_name("stat", name) for name in held}) if held else trace
+        return start_run(self._side, self._tick, what, spec, out, prepared=prepared["prepared"]).result()
 
     def again(
         self,
@@ -295,29 +290,6 @@ class ReplayedPort:
             tuple(quantity for quantity in RECORDED_QUANTITIES if quantity not in without),
             steps,
         )
-
-
-class _Without(DenseTrace):
-    """A trace that does not show some of its tensors."""
-
-    def __init__(self, directory: Path, hidden: set[str]) -> None:
-        super().__init__(directory)
-        self._hidden = hidden
-
-    def init(self) -> TensorFile:
-        return _WithoutFile(super().init(), self.variables, self._hidden)
-
-    def step(self, number: int) -> TensorFile:
-        return _WithoutFile(super().step(number), self.variables, self._hidden)
-
-
-class _WithoutFile(DenseFile):
-    def __init__(self, file: TensorFile, variables: dict[str, Any], hidden: set[str]) -> None:
-        super().__init__(file, variables)
-        self._hidden = hidden
-
-    def names(self, *quantities: Quantity) -> list[str]:
-        return [name for name in super().names(*quantities) if name not in self._hidden]
 
 
 def check_port(part: Part, port: Port) -> None:

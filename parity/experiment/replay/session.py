@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.case import load_mapping
-from parity.experiment.compare import compare_traces
+from parity.experiment.compare import compare_joined
 from parity.experiment.levels import not_run
 from parity.experiment.replay.levels import Judged, judge_part
 from parity.experiment.replay.port import Port as Port
@@ -154,10 +154,10 @@ def _judge(script: Script, replayed: ReplayedPort) -> Judged:
         return judge_part(replayed, script.shadow, folder, tick)
     reference = write_reference(part, part.trace, folder / "reference-float32")
     candidate = replayed.run("float32")
-    result = compare_traces(Path(reference.directory), Path(candidate.directory), script.mapping_file, tick=tick)
+    result = compare_joined(reference, candidate, replayed.join, tick=tick)
     # Two bare traces decide one level, by the precision of the recording.
     decided = [level for level in result.levels.values() if level.verdict != "not_run"][:1]
-    # `compare_traces` calls the run of two bare traces free.
+    # `compare_joined` calls the run of two bare traces free.
     traces: dict[str, Pairs] = {level.name: {"free": (reference, candidate)} for level in decided}
     return Judged([not_run("function", script.why), *decided], result.notes, traces)
 

@@ -87,6 +87,15 @@ def test_what_the_candidate_has_alone_is_told_but_for_what_cannot_move(tmp_path)
     assert sorted(found) == ["grad/more", "slot/m/more", "var/w"]
 
 
+def test_what_the_candidate_is_only_given_is_not_told(tmp_path):
+    reference = trace(tmp_path / "r", {"stat/mean": W[0]})
+    candidate = trace(tmp_path / "c", {"stat/mean": W[0], "stat/biased": W[0], "stat/other": W[0]})
+    pairs = [pair(name, (name,), "identity", (3,)) for name in ("mean", "biased")]
+    for loaded, told in (((), ["stat/biased", "stat/other"]), (("biased",), ["stat/other"])):
+        join = Join(Mapping(pairs), {}, [], loaded=loaded)
+        assert sorted(join.unjoined(reference.step(0), candidate.step(0))) == told
+
+
 def aside(checks, held, later=None):
     join = join_of("w", "b", slots=("momentum_buffer", "max"))
     files = {0: held, 1: later or held}
