@@ -130,15 +130,33 @@ def _names_of(path):
 
 
 def test_a_checkpoint_is_rewritten_for_whoever_has_no_tensorflow(tf, tmp_path):
-    tf(_written, path=str(tmp_path / "model.ckpt"))
-    assert tf(_rewritten, path=str(tmp_path / "model.ckpt"), out=str(tmp_path / "out.safetensors"))["code"] == 0
-    assert sorted(TensorFile(str(tmp_path / "out.safetensors")).names()) == ["b", "w"]
+    out, nowhere = tmp_path / "out.safetensors", tmp_path / "none" / "out.safetensors"
+    answer = tf(_rewritten, path=str(tmp_path / "model.ckpt"), out=str(out), nowhere=str(nowhere))
+    assert (answer["code"], answer["said"]) == (0, [f"{out}: 2 variables", "left out, for they are strings: words"])
+    assert sorted(TensorFile(str(out)).names()) == ["b", "w"]
+    assert (answer["refused"], answer["why"]) == (
+        2,
+        [f"tf_towers.checkpoint: read: expected the folder {nowhere.parent} to exist, got none. Make it first."],
+    )
 
 
-def _rewritten(path, out):
+def _rewritten(path, out, nowhere):
+    import contextlib
+    import io
+
     from tf_towers.checkpoint.__main__ import main
 
-    return {"code": main(["read", path, out])}
+    arrays = {"w": np.ones([2, 3], np.float32), "b": np.ones(4), "words": np.array([b"one"], object)}
+    tf_towers.write_checkpoint(path, arrays)
+    said, why = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(why):
+        code, refused = main(["read", path, out]), main(["read", path, nowhere])
+    return {
+        "code": code,
+        "said": said.getvalue().splitlines(),
+        "refused": refused,
+        "why": why.getvalue().splitlines(),
+    }
 
 
 def test_names_that_are_no_checkpoint_are_refused_in_one_line(tf, tmp_path):

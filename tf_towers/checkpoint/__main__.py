@@ -87,11 +87,19 @@ def _list(parsed: argparse.Namespace) -> None:
 def _read(parsed: argparse.Namespace) -> None:
     from parity.trace import write_tensors
     from tf_towers.checkpoint import read_checkpoint
+    from tf_towers.errors import CheckpointError
 
+    folder = os.path.dirname(os.path.abspath(parsed.out))
+    if not os.path.isdir(folder):
+        raise CheckpointError(f"read: expected the folder {folder} to exist, got none. Make it first.")
+    variables = read_checkpoint(parsed.path)
     # Strings are no weights, and the format has none.
-    arrays = {name: value for name, value in read_checkpoint(parsed.path).items() if value.dtype != object}
+    strings = [name for name, value in variables.items() if value.dtype == object]
+    arrays = {name: value for name, value in variables.items() if name not in strings}
     write_tensors(parsed.out, arrays)
     print(f"{parsed.out}: {len(arrays)} variables")
+    if strings:
+        print(f"left out, for they are strings: {', '.join(strings)}")
 
 
 def _step(text: str) -> Optional[int]:
