@@ -12,6 +12,7 @@ from parity.trace.arrays import Array
 from parity.trace.as_written import as_written
 
 MOST_FOLDED = 1 << 16  # elements: a larger array says more as the op that makes it
+# Gradients pass through all of these as well: what only the forward pass hands on unchanged must not stand here.
 UNCHANGING_KINDS = (
     "Identity",
     "IdentityN",
@@ -23,6 +24,7 @@ UNCHANGING_KINDS = (
 )
 SWITCHES = ("Switch", "RefSwitch")  # of a value to the branches of tf.cond: (where it does not hold, where it does)
 CHOICE = "Choice"  # of (condition, where it holds, where not)
+# What a branch that is not taken gives: everything that takes it is never computed either.
 NEVER = Tensor(Op("Never", "", [], {}, [()], ["float32"]))
 FILLED_IN = "filled"  # attribute of a constant: it was made by filling a shape, so its numbers say nothing else
 
@@ -35,6 +37,7 @@ def fold(tower: Tower) -> Tower:
     Constants are read as the script wrote them, so that they are printed so: 0.1, not the float32 nearest to it.
     """
     made: dict[Op, Op] = {}
+    # By tensor and not by op: one switch has an output for each branch, and only one of them is alive.
     taken: dict[Tensor, Tensor] = {}  # outputs of switches and merges whose branch is known
 
     def now(tensor: Tensor) -> Tensor:
@@ -56,6 +59,7 @@ def fold(tower: Tower) -> Tower:
         rebuilt = Op(op.kind, op.name, inputs, op.attributes, op.shapes, op.dtypes, op.place)
         if not all(is_known(shape) for shape in op.shapes):
             found = inferred(rebuilt)
+            # Where nothing is known a length of 1 lets rules that compare shapes say no, and crashes none of them.
             rebuilt.shapes = [found] if found is not None else [tuple(max(n, 1) for n in shape) for shape in op.shapes]
         if op.kind == LOOP:
             rebuilt.shapes = [each.shape for each in inputs[: len(op.shapes)]]
@@ -73,6 +77,7 @@ def _branch_taken(op: Op, inputs: Sequence[Tensor], now: Callable[[Tensor], Tens
     """What comes out of an op of tf.cond, `NEVER` of a branch that is not taken; None of any other op."""
     if op.kind == "Merge":
         alive = [each for each in inputs if each != NEVER]
+        # A merge gives what arrives; with both branches dead it is dead itself.
         if len(alive) < len(inputs):
             return [alive[0] if alive else NEVER]
         return _chosen(op, inputs, now) if len(inputs) == 2 else None
@@ -81,6 +86,8 @@ def _branch_taken(op: Op, inputs: Sequence[Tensor], now: Callable[[Tensor], Tens
     if op.kind in SWITCHES and inputs[1].kind == CONST:
         data, condition = inputs[0], bool(inputs[1].value.flat[0])
         return [NEVER, data] if condition else [data, NEVER]
+    # The condition is known only when the step runs: both branches are written, and `Merge` becomes the choice
+    # between them.
     return [inputs[0]] * 2 if op.kind in SWITCHES else None
 
 
@@ -88,6 +95,8 @@ def _chosen(op: Op, inputs: Sequence[Tensor], now: Callable[[Tensor], Tensor]) -
     """Both branches of a condition that is not known, as a choice between what they give."""
     first, second = (_guards(each) for each in op.inputs)
     for condition, side in first.items():
+        # One condition on whose opposite sides the two inputs lie: nested conditions share the outer ones on the same
+        # side.
         if second.get(condition, side) != side:
             when = [inputs[side], inputs[1 - side]]  # what goes where it does not hold, and where it does
             choice = Op(CHOICE, op.name, [now(condition), when[1], when[0]], {}, [when[0].shape], op.dtypes, op.place)
@@ -120,6 +129,8 @@ def _behind(tensor: Tensor) -> Tensor:
 def _folded(op: Op) -> Op:
     if op.kind == CONST:
         value = op.attributes.get("value")
+        # 0.1 of a script is 0.100000001 in the graph. In float64 the port computes with the script's number, as its
+        # shadow does.
         return op if value is None else constant(op, as_written(value) if value.dtype == np.float32 else value)
     if op.kind in ("Shape", "ShapeN"):
         return constant(op, np.array(op.inputs[0].shape, np.int64)) if len(op.inputs) == 1 else op
@@ -129,6 +140,7 @@ def _folded(op: Op) -> Op:
         return constant(op, np.array(len(op.inputs[0].shape)))
     if op.kind == "TensorArraySizeV3" and op.inputs[0].kind == "TensorArrayV3":
         (size,) = op.inputs[0].op.inputs
+        # An array that may grow has the size of its last write, which only a run knows.
         return op if size.kind != CONST or op.inputs[0].op.attributes.get("dynamic_size") else constant(op, size.value)
     if op.kind in ("ZerosLike", "OnesLike"):
         return _full(op, op.inputs[0].shape, 0.0 if op.kind == "ZerosLike" else 1.0, op.inputs[0].dtype)
@@ -139,12 +151,14 @@ def _folded(op: Op) -> Op:
         return _full(op, tuple(int(each) for each in values[0].ravel()), values[1].flat[0], str(values[1].dtype))
     try:
         found = np.asarray(FOLDED[op.kind](op, values))
+    # An op that cannot be computed here stays an op: the graph was built, so TensorFlow would say it when it is run.
     except (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError):
         return op
     return constant(op, found) if found.size <= MOST_FOLDED else op
 
 
 def _full(op: Op, shape: tuple[int, ...], value: float, dtype: str) -> Op:
+    # Counted in float64: lengths of a hostile trace overflow an integer's product to something small.
     if np.prod(shape, dtype=float) > MOST_FOLDED:
         return op
     found = constant(op, np.full(shape, value, dtype))
@@ -160,6 +174,8 @@ def constant(op: Op, value: Array) -> Op:
 
 def _dtype_of(op: Op, value: Array) -> str:
     kind = np.asarray(value).dtype
+    # Numbers are folded in float64; what the graph computes in float32 is named so, for `as_written` and the casts
+    # behind it.
     return op.dtypes[0] if kind.kind == "f" and op.dtypes[0].startswith("float") else str(kind)
 
 
@@ -179,6 +195,7 @@ def strided_index(op: Op, bounds: Sequence[Array], rank: int) -> tuple[Any, ...]
     masks = {name: int(op.attributes.get(f"{name}_mask", 0)) for name in MASKS}
     index: list[Any] = []
     for place in range(len(begin)):
+        # TensorFlow's five masks, a bit for each place of `begin`; numpy says the same by what stands in the index.
         bit = 1 << place
         if masks["ellipsis"] & bit:
             index.append(...)
@@ -210,6 +227,7 @@ def _plain(function: Callable[..., Any]) -> Computed:
 
 def _cast(op: Op, values: list[Array]) -> Array:
     wanted = op.attributes.get("DstT") or str(values[0].dtype)
+    # Half and single are folded wide too: a cast rounds in a run, and must not round what is written into the source.
     return values[0].astype("float64" if wanted.startswith("float") else wanted)
 
 
@@ -219,6 +237,7 @@ def _squeezed(op: Op, values: list[Array]) -> Array:
 
 def _selected(op: Op, values: list[Array]) -> Array:
     condition, yes, no = values
+    # tf.where of TensorFlow 1 with a vector; SelectV2 broadcasts it along the last axis, as numpy does.
     if op.kind == "Select" and condition.ndim == 1:  # chooses rows
         condition = condition.reshape(-1, *[1] * (yes.ndim - 1))
     return np.where(condition, yes, no)
@@ -255,6 +274,7 @@ FOLDED: dict[str, Computed] = {
     "Sub": _plain(np.subtract),
     "Mul": _plain(np.multiply),
     "RealDiv": _plain(np.true_divide),
+    # tf.div is Python 2's: of integers it rounds down.
     "Div": lambda op, values: values[0] // values[1] if values[0].dtype.kind == "i" else values[0] / values[1],
     "FloorDiv": _plain(np.floor_divide),
     "FloorMod": _plain(np.mod),

@@ -36,6 +36,7 @@ def raise_layers(tower: Tower) -> Tower:
 
     A layer is an op whose attributes name its variables: "weight", "bias", and of a batch norm "mean" and "variance".
     """
+    # In this order: a bias is looked for behind layers, and a batch norm of moments ends in an addition that is none.
     for rule in (_variable_op, _reshaped_linear, _with_bias, _fused_norm, _norm_by_moments, _dropout, _reduced_entropy):
         tower = _applied(tower, rule)
     _add_statistics(tower)
@@ -74,6 +75,7 @@ def _variable_op(op: Op, users: dict[Op, list[Op]]) -> Raised:
         turned = bool(op.attributes.get("transpose_b"))
         if op.attributes.get("transpose_a"):
             return None
+        # torch.nn.Linear keeps [out, in]: `turned` says that the script's variable lies so already.
         return layer(op, LINEAR, op.inputs[:1], weight=op.inputs[1].op.name, turned=turned, bias=None)
     if op.kind in CONVOLUTION_LAYERS and _is(op.inputs[1], VARIABLE):
         kept = {name: op.attributes.get(name) for name in ("strides", "padding", "dilations", "data_format")}
@@ -83,6 +85,7 @@ def _variable_op(op: Op, users: dict[Op, list[Op]]) -> Raised:
         kept = {name: op.attributes.get(name) for name in ("strides", "padding", "dilations", "data_format")}
         return layer(op, TRANSPOSED_CONVOLUTION, op.inputs[2:], weight=op.inputs[1].op.name, bias=None, **kept)
     if op.kind in ("Gather", "GatherV2", "ResourceGather") and _is(op.inputs[0], VARIABLE):
+        # GatherV2 has its axis as an input; nn.Embedding takes rows.
         first_axis = len(op.inputs) < 3 or number_of(op.inputs[2]) == 0
         if first_axis and len(op.inputs[0].shape) == 2:
             return layer(op, EMBEDDING, op.inputs[1:2], weight=op.inputs[0].op.name, bias=None)
@@ -99,9 +102,11 @@ def _reshaped_linear(op: Op, users: dict[Op, list[Op]]) -> Raised:
         return None
     linear = op.inputs[0].op
     taken = linear.inputs[0]
+    # A reader of the two-axis product besides the reshape needs it as it is.
     if taken.kind != "Reshape" or len(users.get(linear, [])) != 1:
         return None
     before, after = taken.op.inputs[0], op.output()
+    # tf.layers.dense on more than two axes: all but the last come back as they went in.
     if before.shape[:-1] == after.shape[:-1] and before.shape[-1:] == taken.shape[-1:]:
         return layer(op, LINEAR, [before], **linear.attributes)
     return None
@@ -117,12 +122,14 @@ def _with_bias(op: Op, users: dict[Op, list[Op]]) -> Raised:
             continue
         first = op.attributes.get("data_format") == "NCHW" and len(taken.shape) == 4
         channels = taken.shape[1 if first else -1]
+        # A layer that is read before its bias is added, by a summary or a second branch, keeps the two apart.
         if _is(bias, VARIABLE) and bias.shape == (channels,) and len(users.get(own, [])) == 1:
             return layer(op, own.kind, own.inputs, **{**own.attributes, "bias": bias.op.name})
     return None
 
 
 def _fused_norm(op: Op, users: dict[Op, list[Op]]) -> Raised:
+    # In inference a fused norm takes the moving statistics as inputs: plain arithmetic, and written as such.
     if op.kind not in FUSED or not op.attributes.get("is_training", True):
         return None
     scale, shift = op.inputs[1:3]
@@ -222,6 +229,8 @@ def _moments(x: Tensor, mean: Tensor, variance: Tensor | None) -> tuple[int, ...
     squared = spread.op.inputs[0]
     if squared.kind != "SquaredDifference" or x not in squared.op.inputs:
         return None
+    # tf.nn.moments stops the gradient of the mean inside the variance: it is zero there in exact arithmetic, and kept
+    # out of it.
     other = next((each for each in squared.op.inputs if each != x), None)
     if other is None or _unsqueezed(_ungated(other)) != mean:
         return None
@@ -241,6 +250,7 @@ def _unsqueezed(tensor: Tensor) -> Tensor:
 
 def _kind_of_norm(x: Tensor, axes: tuple[int, ...]) -> str | None:
     rank = len(x.shape)
+    # Channels come last: a norm by moments over NCHW is written op by op.
     if axes == tuple(range(rank - 1)):
         return BATCH_NORM
     return LAYER_NORM if axes == (rank - 1,) else None
@@ -259,6 +269,8 @@ def _dropout(op: Op, users: dict[Op, list[Op]]) -> Raised:
         mask = op.inputs[0]
         x, scale = _scaled(op.inputs[1])
     rate = _rate(mask) if mask is not None else None
+    # The scale is 1 / keep_prob in float32: 1e-6 is 16 of its roundings, and a script's own odd scale is a factor of
+    # two off.
     if x is None or rate is None or scale is None or abs(scale * (1 - rate[1]) - 1) > 1e-6:
         return None
     draw = rate[0]
@@ -271,6 +283,7 @@ def _reduced_entropy(op: Op, users: dict[Op, list[Op]]) -> Raised:
     if op.kind not in ("Mean", "Sum") or op.attributes.get("keep_dims") or op.output().shape != ():
         return None
     taken = op.inputs[0]
+    # Losses of single examples that are read elsewhere too (hard example mining) stay a vector.
     if taken.kind != "SparseSoftmaxCrossEntropyWithLogits" or len(users.get(taken.op, [])) != 1:
         return None
     return layer(op, CROSS_ENTROPY, taken.op.inputs, reduction=op.kind)
@@ -280,6 +293,7 @@ def _scaled(x: Tensor) -> tuple[Tensor, float | None]:
     if x.kind in ("Mul", "RealDiv"):
         for taken, factor in (x.op.inputs, x.op.inputs[::-1]):
             number = number_of(factor)
+            # x / keep_prob scales; keep_prob / x does not.
             if number and (x.kind == "Mul" or factor is x.op.inputs[1]):
                 return taken, number if x.kind == "Mul" else 1 / number
     return x, None
@@ -289,6 +303,7 @@ def _rate(mask: Tensor) -> tuple[Tensor, float] | None:
     """The draw and the rate of a mask: ``draw >= rate``, or ``floor(keep_prob + draw)``."""
     if mask.kind == "Cast":
         mask = mask.op.inputs[0]
+    # TensorFlow 1.15 and 2: the draw is kept where it reaches the rate. Older versions: floor(keep_prob + draw).
     if mask.kind == "GreaterEqual" and mask.op.inputs[0].kind == "RandomUniform":
         rate = number_of(mask.op.inputs[1])
         return None if rate is None else (mask.op.inputs[0], rate)
@@ -324,6 +339,7 @@ def _comes_from(source: Tensor, batch: Op, index: int, norm: Op) -> bool:
 
 def _moved(kind: str, value: Tensor) -> tuple[Tensor, float] | None:
     """The batch's statistic and the weight of the old one, of what is written into a moving statistic."""
+    # assign_moving_average: the statistic goes down by (old - new) * (1 - decay).
     if kind.startswith("AssignSub") and value.kind == "Mul":
         for difference, factor in (value.op.inputs, value.op.inputs[::-1]):
             number = number_of(factor)
@@ -332,6 +348,7 @@ def _moved(kind: str, value: Tensor) -> tuple[Tensor, float] | None:
     if kind in ("Assign", "AssignVariableOp") and value.kind in ("Add", "AddV2"):
         for old, new in (value.op.inputs, value.op.inputs[::-1]):
             kept, source = _times_number(old), _times_number(new)
+            # Written by hand: old * decay + new * (1 - decay), the two weights each rounded to float32.
             if kept and source and _is(kept[0], VARIABLE) and abs(kept[1] + source[1] - 1) < 1e-6:
                 return source[0], kept[1]
     return None
@@ -348,6 +365,7 @@ def _times_number(tensor: Tensor) -> tuple[Tensor, float] | None:
 
 def settings(op: Op) -> tuple[Any, ...]:
     """Returns what tells one layer from another."""
+    # Without the draw, which each use of a dropout makes anew.
     return (op.kind, *(repr(op.attributes.get(name)) for name in sorted(op.attributes) if name != "draw"))
 
 

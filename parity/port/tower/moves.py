@@ -12,6 +12,7 @@ from parity.port.tower.simplify import axes_of
 UNKNOWN_KINDS = ("State", "Switch", "RefSwitch", "Merge", "Placeholder", "Enter", "LoopState")
 GIVEN_KINDS = (CONST, FEED, SETTING, VARIABLE)
 # The statistics of its batch that a batch norm gives beside the normalised one, by the number of the output.
+# tf.nn.fused_batch_norm normalises with the biased variance, and gives the one with n - 1 to the moving statistic.
 VARIANCE = "BatchVariance"  # unbiased
 BATCH_STATISTICS = {1: "Mean", 2: VARIANCE}
 
@@ -26,6 +27,8 @@ def with_own_moves(tower: Tower) -> Tower:
     chosen: dict[str, Write | None] = {}
     for variable in dict.fromkeys(each.variable for each in tower.writes):
         ways = [each for each in tower.writes if each.variable == variable and _is_own(each, model)]
+        # Of what a tower writes twice (a branch for training and one for evaluation), the way that runs through its
+        # own loss.
         most = max((_shared(each, model) for each in ways), default=0)
         ways = [each for each in ways if _shared(each, model) == most]
         # Of ways that this tower has several of, a later one would take what an earlier one leaves.
@@ -46,6 +49,7 @@ def _as_in_the_graph(values: Sequence[Tensor], model: set[Op]) -> list[Tensor]:
     made: dict[Op, Op] = {}
     for op in ops_of(values, stop=frozenset(model)):
         wide = op.kind == CONST and op.dtypes == ["float32"] and "value" in op.attributes
+        # Ops of the model are shared, and stay one: a copy of them would be computed a second time by the port.
         if op in model or (op.kind in GIVEN_KINDS and not wide):
             continue
         attributes = {**op.attributes, "value": op.attributes["value"].astype(np.float64)} if wide else op.attributes
@@ -80,6 +84,7 @@ def moves_of(tower: Tower, layers: Iterable[Op]) -> list[Write]:
     """
     moved = {op.attributes.get(name) for op in layers if op.kind == BATCH_NORM for name in ("mean", "variance")}
     found = [each for each in tower.writes if each.after is not None and each.variable not in moved]
+    # A write goes when one goes that it reads, as far as that reaches: the loop ends when none went.
     known = {each.variable for each in found}
     while True:
         kept = [each for each in found if _is_known(each, known)]
@@ -118,6 +123,7 @@ def with_batch_statistics(values: Sequence[Tensor]) -> list[Tensor]:
             taken, norm = tensor.op.inputs[:1], tensor.op
             first = str(norm.attributes.get("data_format", "NHWC")).startswith("NC")
             rank = len(taken[0].shape)
+            # Every axis but that of the channels.
             axes = [axis for axis in range(rank) if axis != (1 if first else rank - 1)]
             listed = Op(CONST, f"{norm.name}/axes", [], {"value": np.array(axes)}, [(len(axes),)], ["int32"])
             shape = taken[0].shape[1 if first else rank - 1]

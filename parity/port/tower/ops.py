@@ -11,15 +11,19 @@ from parity.trace.arrays import Array
 
 CONST, VARIABLE, FEED = "Const", "Variable", "Feed"
 SETTING = "Setting"  # a number that a script keeps in a variable, the same in every recorded step
-# A while loop takes what its state is at first, what it is after an iteration, and whether there is another one. What an
+# A while loop takes what its state is at first, what it is after an iteration, and whether there is another one. What
+# an
 # iteration begins with is an op of its own, so that a tower with loops has no circles.
 LOOP, LOOP_STATE = "Loop", "LoopState"
 LOOP_NUMBER, LOOP_SLOT, LOOP_MEMBERS = "number", "slot", "members"  # attributes of both, of a state, of a loop
 COMPARISONS = ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual")
+# Lengths of the recorded steps are known almost everywhere: this one stands where an op was not run, as in a branch
+# not taken.
 UNKNOWN = -1  # a length
 OPEN = "open"  # attribute of a shape and of a constant: where its numbers are lengths that the script leaves open
 
 
+# Compared by identity: two ops of one kind and name may stand in a tower while a rule has replaced one of them.
 @dataclass(eq=False)
 class Op:
     """An op of a tower.
@@ -56,6 +60,7 @@ class Tensor(NamedTuple):
     @property
     def shape(self) -> tuple[int, ...]:
         """In the recorded steps."""
+        # An op of several outputs may know the shape of the first alone: what is raised to a layer gives one.
         return self.op.shapes[min(self.number, len(self.op.shapes) - 1)]
 
     @property
@@ -76,6 +81,8 @@ class Tensor(NamedTuple):
     @property
     def is_number(self) -> bool:
         """Whether it is a constant that has one value throughout."""
+        # An array of equal numbers counts: tf.ones_like and tf.fill are folded to one, and broadcast as their number
+        # does.
         return self.kind == CONST and self.value.size > 0 and bool((self.value == self.value.flat[0]).all())
 
 
@@ -132,6 +139,7 @@ def ops_of(wanted: Sequence[Tensor], stop: frozenset[Op] = frozenset()) -> list[
     """Returns the ops that some tensors need, each after those that it takes from; those in `stop` end a path."""
     found: list[Op] = []
     seen: set[Op] = set()
+    # A stack of our own: a tower of some thousand ops in a row is deeper than Python recurses.
     pending = [(each.op, False) for each in reversed(wanted)]
     while pending:
         op, done = pending.pop()
@@ -158,6 +166,7 @@ def in_order(ops: Iterable[Op]) -> list[Op]:
     """Returns ops in the order in which the script made them, as far as each comes after those that it takes from."""
     chosen = list(dict.fromkeys(ops))
     numbers = {op: number for number, op in enumerate(chosen)}
+    # Not sorted by place alone: a rule may put an op early in the graph behind one that the script made later.
     waiting = {op: len({each.op for each in op.inputs if each.op in numbers}) for op in chosen}
     users = users_of(chosen)
     ready = [(op.place, numbers[op]) for op in chosen if not waiting[op]]

@@ -32,8 +32,10 @@ from parity.trace import RecordedGraph, TensorKey, parse_key, trace_name
 from parity.trace.arrays import Array
 
 READING_KINDS = ("Identity", "ReadVariableOp", "Enter")
+# In TensorFlow 1 a while loop is these five ops in a frame; there is no op that is the loop.
 GATE_KINDS = ("Enter", "NextIteration", "LoopCond")  # hand on what they take
-# Ops that write a variable, and give what it then holds: what they compute of what it held before, where it is anything.
+# Ops that write a variable, and give what it then holds: what they compute of what it held before, where it is
+# anything.
 WRITING_KINDS = {"Assign": "Identity", "AssignSub": "Sub", "AssignAdd": "Add"}
 LOGIC = ("LogicalAnd", "LogicalOr", "LogicalNot", "IsFinite", "IsNan", "IsInf", "All", "Any")
 # Ops whose output is of another type than their input: the type itself, or the attribute that names it.
@@ -62,6 +64,8 @@ class Reader:
         self._places = {node["name"]: place for place, node in enumerate(graph.nodes)}
         self._variables = {op: parse_key(key) for key, op in graph.variables.items()}
         key = trace_name("loss", tower=0, section=part.name)
+        # A script calls session.run for other things too: the run that trains is the one in which the first tower's
+        # loss was seen.
         self._run = next((run for run in graph.runs if key in run["values"]), None)
         if self._run is None:
             raise PortError(f"port: expected {key} in the graph of the trace, got none. Record the script again.")
@@ -78,6 +82,8 @@ class Reader:
         building = _Building(self, number)
         tensor = building.tensor(loss["tensor"])
         if "reduced" in loss:
+            # The script differentiates a loss for each example; what was recorded as its loss is their mean or their
+            # sum.
             kind = {"mean": "Mean", "sum": "Sum"}[loss["reduced"]]
             axes = Op(CONST, "axes", [], {"value": np.arange(len(tensor.shape))}, [()], ["int32"])
             # behind every op of the graph: regions are written in the order of the places
@@ -103,6 +109,8 @@ class Reader:
         """Returns the one number that a tower was fed in every recorded step; None where it is none, or changes."""
         key = trace_name("feed", name, tower=number, section=self._part.name)
         fed = [self._part.trace.step(each).read(key) for each in self._part.steps]
+        # A rate or a flag fed as a number: one that never changed in the recorded steps is written as a constant and
+        # said so.
         constant = all(not each.shape and each == fed[0] for each in fed)
         return np.asarray(fed[0]) if constant else None
 

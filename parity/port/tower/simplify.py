@@ -32,6 +32,8 @@ def simplify(tower: Tower, rules: "tuple[Rule, ...] | None" = None) -> Tower:
 def _applied(op: Op, rules: tuple[Rule, ...]) -> Tensor:
     """Applies rules until none fits."""
     tensor = op.output()
+    # One rule makes room for another (a reshape gone leaves x + 0): three rounds were enough for every script of the
+    # gallery.
     for rule in rules * 3:
         found = rule(tensor.op) if tensor.number == 0 else None
         tensor = found if found is not None else tensor
@@ -40,6 +42,7 @@ def _applied(op: Op, rules: tuple[Rule, ...]) -> Tensor:
 
 def number_of(tensor: Tensor) -> float | None:
     """Returns the one number that a constant has throughout, None where it is none."""
+    # Not of booleans: True would be taken for the factor 1.
     return float(tensor.value.flat[0]) if tensor.is_number and tensor.value.dtype.kind in "fiu" else None
 
 
@@ -49,6 +52,7 @@ def _neutral(op: Op) -> Tensor | None:
     if neutral is None:
         return None
     first, second = op.inputs
+    # Of equal shapes alone: x + zeros([4, 1]) broadcasts, and what it adds is an axis.
     if number_of(second) == neutral and first.shape == op.output().shape:
         return first
     if op.kind in ("Mul", "Add", "AddV2") and number_of(first) == neutral and second.shape == op.output().shape:
@@ -64,6 +68,7 @@ def _same_type(op: Op) -> Tensor | None:
 
 def _divided(op: Op) -> Tensor | None:
     """div_no_nan by a number that is none."""
+    # 0 is no true number here: tf.div_no_nan gives 0 for it, and a division infinity.
     if op.kind == "DivNoNan" and number_of(op.inputs[1]):
         return _like(op, "RealDiv", op.inputs).output()
     return None
@@ -91,6 +96,8 @@ def _mean_of_sum(op: Op) -> Tensor | None:
         return None
     reduced, divisor = op.inputs[0].op, op.inputs[1]
     axes, number = axes_of(reduced), number_of(divisor)
+    # A script's own `/ 32.0` stays a division by 32: at another batch size it is no mean, and the port has to go on
+    # with it.
     if axes is None or number is None or divisor.op.attributes.get("written"):
         return None
     if number == np.prod([reduced.inputs[0].shape[axis] for axis in axes]):
@@ -183,6 +190,7 @@ def _unstacked_and_stacked(op: Op) -> Tensor | None:
         return None
     whole = [*enumerate(each.number for each in pieces)]
     same = all(each.op is taken for each in pieces) and all(place == number for place, number in whole)
+    # All of them: `tf.stack(tf.unstack(x)[:3])` is a slice.
     return taken.inputs[0] if same and taken.inputs[0].shape == op.output().shape else None
 
 
@@ -220,6 +228,7 @@ def _classes_of_constants(op: Op) -> Tensor | None:
     return _like(op, "SparseSoftmaxCrossEntropyWithLogits", [logits, classes.output()]).output()
 
 
+# Ways in which a vector becomes a column or a row.
 WIDENED = ("ExpandDims", "Reshape")
 HITS = "AccidentalHits"
 
