@@ -123,6 +123,8 @@ class Classes:
 
     def _class(self, name: str, group: list[Block]) -> Class:
         written = [self._statements(block, False) for block in group]
+        # Blocks that differ in padding or a stride are one class only where layers are made by their general
+        # expression.
         if len({_skeleton(each) for each in written}) > 1:
             written = [self._statements(block, True) for block in group]
         literals = [[[*_literals(line, self.found)] for line in each] for each in written]
@@ -219,6 +221,7 @@ def _filled(line: str, literals: Sequence[Literal], expressions: Sequence[str | 
     for number in range(len(literals) - 1, -1, -1):
         expression = "#" if expressions is None else expressions[number]
         if expression is not None:
+            # A sum in the place of a factor needs brackets; one that stands between commas does not.
             around = line[: literals[number].begin].rstrip()[-1:] + line[literals[number].end :].lstrip()[:1]
             if " " in expression and re.search(r"[^(\[,)\]=]", around):  # an operand
                 expression = f"({expression})"
@@ -291,6 +294,7 @@ def _arguments(columns: dict[Key, tuple[str, ...]], roles: dict[Key, str]) -> Ar
     after = next((column for column, role in reversed(widths) if role.startswith("out_")), None)
     named: dict[str, tuple[str, ...]] = {}
     names: dict[tuple[str, ...], str] = {}
+    # The widths that go in and out are named first: the others are told as their multiples where they are.
     ordered = sorted(by_values, key=lambda column: (column != before, column != after))
     for column in ordered:
         found = _derived(column, named) if column not in (before, after) else ""
@@ -331,6 +335,7 @@ def _derived(column: tuple[str, ...], named: dict[str, tuple[str, ...]]) -> str:
     own = [int(each) for each in column]
     known = {name: [int(each) for each in values] for name, values in named.items() if _is_width(name)}
     for name, values in known.items():
+        # Bottlenecks (4), gates of cells (2, 4), attention's queries, keys and values (3).
         for factor in (2, 3, 4, 8):
             if own == [factor * each for each in values]:
                 return f"{factor} * {name}"

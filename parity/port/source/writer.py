@@ -191,6 +191,7 @@ class Writer:
             return
         self.calls = op.kind in (*LAYERS, CALLED_BLOCK)
         self.draws = op.kind in DRAWING_KINDS
+        # A draw within an expression that is written later would come behind this one.
         if self.draws:
             self._assign_pending(lambda pending: pending.draws)
         if op.kind in (*LAYERS, CALLED_BLOCK) and op.kind != BATCH_NORM:  # a norm stands around the layer before it
@@ -242,6 +243,7 @@ class Writer:
         found = self._found(tensor)
         if tensor.kind in (CONST, SETTING, VARIABLE) or (tensor in self.channels_first) == channels_first:
             return found
+        # NHWC to NCHW and back: TensorFlow's last axis is torch's second.
         rank = len(tensor.shape)
         order = (0, rank - 1, *range(1, rank - 1)) if channels_first else (0, *range(2, rank), 1)
         return method(found, "permute", *map(str, order))

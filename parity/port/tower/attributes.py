@@ -14,6 +14,7 @@ DTYPES = {
     "DT_FLOAT": "float32",
     "DT_DOUBLE": "float64",
     "DT_HALF": "float16",
+    # numpy has no bfloat16; every one of its numbers is a float32.
     "DT_BFLOAT16": "float32",
     "DT_INT8": "int8",
     "DT_UINT8": "uint8",
@@ -23,6 +24,7 @@ DTYPES = {
     "DT_INT64": "int64",
     "DT_BOOL": "bool",
 }
+# A constant of 64 MB: protobuf ends at 2 GB, and what is larger than this belongs into a variable.
 LARGEST_ARRAY = 1 << 24
 _LISTED = ("float_val", "double_val", "int_val", "int64_val", "bool_val", "half_val")
 
@@ -91,6 +93,7 @@ def array_of(kept: Mapping[str, Any], who: str) -> Array | None:
     dtype, shape = dtype_of(str(kept.get("dtype"))), shape_of(kept.get("tensor_shape", {})) or ()
     if not dtype:
         return None
+    # In floating point: the product of hostile lengths would wrap around to a small integer.
     size = int(np.prod(shape, dtype=float))
     if min(shape, default=0) < 0 or size > LARGEST_ARRAY:
         raise PortError(f"port: expected a constant of at most {LARGEST_ARRAY} elements for {who}, got {shape}.")
@@ -111,6 +114,7 @@ def array_of(kept: Mapping[str, Any], who: str) -> Array | None:
 def _typed(listed: Any, dtype: str, halves: bool) -> Array:
     if halves:  # given by their bits
         return np.array([int(each) for each in listed], np.uint16).view(np.float16)
+    # protobuf's JSON form writes "NaN" and "Infinity" as strings, and integers of 64 bits too.
     return np.array([float(each) if isinstance(each, str) and "int" not in dtype else each for each in listed]).astype(
         dtype
     )

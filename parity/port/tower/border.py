@@ -40,11 +40,14 @@ def border_of(wanted: Sequence[Tensor]) -> Border:
     """
     ops = ops_of(wanted)
     fed = _feeds_by_op(ops)
+    # What is fed and meets no weight on its way is a label; from where it joins, everything is loss.
     labels = _labels(ops, fed)
     of_loss = _with_users({op for op in ops if fed[op] & labels}, ops) | _of_variables_alone(ops, fed)
+    # Autoencoders and language models compare with what they were fed: the border is where arithmetic ends.
     if not labels:
         of_loss |= _ends(wanted)
     of_loss = _with_users({op for op in of_loss if op.inputs}, ops)
+    # Draws are the model's even where only the loss takes them, so that they come in the order of the script's.
     model = in_order(op for op in ops if (op not in of_loss and op.inputs) or _is_drawn(op))
     loss = in_order(op for op in of_loss)
     outputs = [*dict.fromkeys(each for op in loss for each in op.inputs if each.op in set(model))]

@@ -45,6 +45,7 @@ def _readers(ops: Sequence[Op]) -> dict[str, int]:
 def _alone(cell: Op, matches: Sequence[Match], read: dict[str, int]) -> bool:
     """Whether nothing but cells has the weights of a cell: a weight belongs to one layer."""
     weights = [name for name in cell.attributes if name.endswith("weight")]
+    # A weight that a script reads beside the cell too, to penalise it, is no layer's and does not count here.
     return all(
         read[cell.attributes[name]] == sum(each.attributes.get(name) == cell.attributes[name] for each, _ in matches)
         for name in weights
@@ -61,6 +62,7 @@ def _pair(tensor: Tensor, *kinds: str) -> tuple[Tensor, Tensor] | None:
     """What two ops of two kinds take whose product a tensor is."""
     if tensor.kind == "Mul":
         for first, second in _orders(tensor.op):
+            # Order matters: sigmoid(i) * tanh(j) and tanh(c) * sigmoid(o) are told apart by nothing else.
             if (first.kind, second.kind) == kinds:
                 return first.op.inputs[0], second.op.inputs[0]
     return None
@@ -68,6 +70,7 @@ def _pair(tensor: Tensor, *kinds: str) -> tuple[Tensor, Tensor] | None:
 
 def _joined(linear: Tensor) -> tuple[Tensor, Tensor] | None:
     """The input and the state that a dense layer takes side by side."""
+    # TensorFlow's cells multiply [x, h] with one kernel of [in + units, 4 * units], and always have a bias.
     if linear.kind != LINEAR or linear.op.attributes.get("turned") or not linear.op.attributes.get("bias"):
         return None
     both = linear.op.inputs[0]
@@ -90,6 +93,7 @@ def _lstm(op: Op) -> Match | None:
     if ends is None or ends[0].kind not in SUMS:
         return None
     new, gate = ends
+    # The order of TensorFlow's gates is i, j, f, o (input, candidate, forget, output); torch's LSTMCell has i, f, g, o.
     gates = _gate(gate, 3, 4)
     joined = _joined(gates) if gates is not None else None
     if gates is None or joined is None:
@@ -118,6 +122,7 @@ def _remembered(tensor: Tensor, gates: Tensor) -> tuple[Tensor, float] | None:
         if gate.kind != "Sigmoid":
             continue
         taken = gate.op.inputs[0]
+        # forget_bias of 0: TensorFlow leaves the addition out.
         if _gate(taken, 2, 4) == gates:
             return old, 0.0
         if taken.kind in SUMS:
@@ -147,10 +152,12 @@ def _gru_of(op: Op, gate: Tensor, state: Tensor, rest: Tensor, candidate: Tensor
     value = _gate(gate, 1, 2)
     if value is None or value.kind != "Sigmoid" or candidate.kind != "Tanh" or rest.kind != "Sub":
         return None
+    # 1 - u, written out.
     if number_of(rest.op.inputs[0]) != 1 or rest.op.inputs[1] != gate:
         return None
     gates, inner = value.op.inputs[0], candidate.op.inputs[0]
     joined, reset = _joined(gates), _joined(inner)
+    # TensorFlow resets the state before the product, torch.nn.GRUCell behind it: `like_tf.GRUCell` has the former.
     if joined is None or reset is None or joined[1] != state or reset[0] != joined[0] or reset[1].kind != "Mul":
         return None
     if not any(_gate(one, 0, 2) == value and other == state for one, other in _orders(reset[1].op)):
@@ -178,6 +185,7 @@ def raise_dynamic_rnn(loop: Op, body: Body, users: Sequence[Op]) -> dict[Tensor,
       users: what takes from it.
     """
     cell = next((op for op in body.ops if op.kind in (LSTM_CELL, GRU_CELL)), None)
+    # raw_rnn and loops that begin elsewhere stay loops in Python.
     if cell is None or body.counter is None or (body.first, body.step) != (0, 1):
         return None
     step = cell.inputs[0]
@@ -190,6 +198,7 @@ def raise_dynamic_rnn(loop: Op, body: Body, users: Sequence[Op]) -> dict[Tensor,
     arrays = [state for state in body.states if state not in states]
     known = all(state is not None for state in states) and place.op is body.counter and len(sequence.shape) == 3
     known = known and all(_is_output(body, state, cell, gates) for state in arrays)
+    # Every op of an iteration is one that dynamic_rnn makes: a loop that does anything else besides is none.
     if not known or gates.seen != {*body.ops} or len(arrays) > 1 or len(gates.lengths) > 1:
         return None
     lengths = next(iter(gates.lengths), None)
@@ -200,6 +209,7 @@ def raise_dynamic_rnn(loop: Op, body: Body, users: Sequence[Op]) -> dict[Tensor,
     found = {Tensor(loop, state.slot): rnn.output(number + 1) for number, state in enumerate(carried)}
     for user in users if arrays else ():
         if Tensor(loop, arrays[0].slot) in user.inputs:
+            # Some of the outputs, or in another order: the array itself would be needed.
             if user.kind != GATHER or not _is_range(user.inputs[0], sequence.shape[axis]):
                 return None
             outputs = rnn.output()
@@ -225,6 +235,7 @@ class _Gates:
         if tensor == new:
             self._gated.add(False)
             return new if self._gated == {False} else None
+        # Where a sequence has ended its old state is taken, and zeros in place of its output.
         if tensor.kind not in ("Select", "SelectV2") or tensor.op.inputs[2] != new:
             return None
         ended, old, _ = tensor.op.inputs
@@ -233,6 +244,7 @@ class _Gates:
         self._gated.add(True)
         self.lengths.add(ended.op.inputs[1])
         self.seen |= {tensor.op, ended.op}
+        # Select takes whole rows by a vector; SelectV2 would broadcast it along the units.
         return old if self._gated == {True} and (tensor.kind == "Select" or len(tensor.shape) == 1) else None
 
 
@@ -240,6 +252,7 @@ def _carried(cell: Op) -> list[tuple[Tensor, int]]:
     """What a cell takes of its state, in its order, and which of its outputs goes on."""
     if cell.kind == GRU_CELL:
         return [(cell.inputs[1], 0)]
+    # LSTMStateTuple(c, h): the output h is the second of the state, and the first of what the cell gives.
     return [(cell.inputs[1], 1), (cell.inputs[2], 0)]
 
 
@@ -267,6 +280,7 @@ def _runs_through(stop: Tensor, length: int, lengths: Tensor | None) -> bool:
     bounds = {number_of(each): each for each in stop.op.inputs} if stop.kind == "Minimum" else {}
     if lengths is None or length not in bounds or None not in bounds or bounds[None].kind != "Maximum":
         return False
+    # min(time, max(1, max(lengths))): dynamic_rnn stops where the longest sequence does, and makes at least one step.
     inner = {number_of(each): each for each in bounds[None].op.inputs}
     largest = inner.get(None)
     return 1 in inner and largest is not None and largest.kind == "Max" and largest.op.inputs[0] == lengths

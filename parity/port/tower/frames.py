@@ -70,6 +70,7 @@ class Frames:
         taken = data_inputs(self._nodes[name])
         enter = next((each for each in taken if self._kind(each) == "Enter"), None)
         following = next((each for each in taken if self._kind(each) == "NextIteration"), None)
+        # Merges of a condition take two switches; those of a loop what enters and what comes round.
         if enter is None or following is None:
             return  # the end of a tf.cond
         own = _frame_name(self._nodes[enter])
@@ -86,6 +87,7 @@ class Frames:
             self.state_of[taken[0]][0].condition = taken[1]
 
     def _add_exit(self, name: str) -> None:
+        # The true side of a loop's switch goes on into the body, the false side out through the Exit.
         (gate,) = data_inputs(self._nodes[name])[:1] or ("",)
         state = data_inputs(self._nodes[gate])[0] if gate in self.gates else ""
         if state in self.state_of:

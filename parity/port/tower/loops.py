@@ -84,6 +84,7 @@ class Body:
         if self.counter is None or not known or None in known:
             return None
         last = min(int(each) for each in known if each is not None)
+        # Rounded up: 0, 3, 6 below 7 are three iterations.
         return max(0, -(-(last - self.first) // self.step))
 
     def writes(self, state: State) -> list[Op]:
@@ -120,6 +121,7 @@ def raise_loops(tower: Tower) -> Tower:
 
 def _indexed_by_counter(op: Op) -> Tensor | None:
     """x[:, t]: begin and end are stacked of numbers and tensors."""
+    # With constant bounds alone it was folded or is written as a plain slice; here one of them is a tensor.
     if op.kind != "StridedSlice" or any(op.attributes.get(f"{name}_mask") for name in ("ellipsis", "new_axis")):
         return None
     taken, begin, end, strides = op.inputs
@@ -179,6 +181,7 @@ def _read_of_unstacked(op: Op) -> Tensor | None:
     if op.kind != READ or op.inputs[2].kind != SCATTER:
         return None
     _, places, value, _ = op.inputs[2].op.inputs
+    # TensorArray.unstack scatters to 0, 1, 2, ...: any other places are not the tensor's own rows.
     if places.kind != CONST or not np.array_equal(places.value, np.arange(value.shape[0])):
         return None
     return _index(op, [value, op.inputs[1]], ["{}"])
@@ -246,6 +249,8 @@ def _with_one_counter(tower: Tower) -> Tower:
             continue
         states, first = _states(ops, loop), dict[tuple[int, int], Op]()
         for slot, counted in sorted(_counters(loop, states).items()):
+            # tf.while_loop counts itself beside the script's own counter and dynamic_rnn's time: the same number
+            # three times.
             same = first.setdefault(counted, states[slot])
             if same is not states[slot]:
                 made[states[slot]] = same
@@ -294,6 +299,7 @@ def _bounds(condition: Tensor, counters: dict[Op, tuple[int, int]]) -> tuple[Op,
         if each.kind == AS_TENSOR:
             pending.append(each.op.inputs[0])
             continue
+        # maximum_iterations and the script's own condition.
         if each.kind == "LogicalAnd":
             pending += each.op.inputs
             continue

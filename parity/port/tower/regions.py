@@ -93,6 +93,7 @@ def regions_of(
     kept: list[Region] = []
     for region in _candidates(model, frames):
         layers = _weighted(region.ops)
+        # Largest first, each only where it fits those kept: what is nested stays nested, and nothing overlaps.
         if FEWEST_LAYERS <= len(layers) < len(whole) and _fits(region, kept) and _closed(region, model, wanted):
             kept.append(region)
     kept = [region for region in _owners(kept, model) if region.variables not in no_blocks]
@@ -102,6 +103,7 @@ def regions_of(
 def _weighted(ops: Iterable[Op]) -> set[str]:
     """The weights of layers that are no norms."""
     layers = (op for op in unrolled(ops) if op.kind in LAYERS and op.kind not in (BATCH_NORM, LAYER_NORM))
+    # By variable and not by op: a layer that is called twice is one layer.
     return {next(variables_of(op), "") for op in layers}
 
 
@@ -122,6 +124,7 @@ def _candidates(model: Sequence[Op], frames: Frames) -> list[Region]:
         for depth in range(1, len(parts) + 1):
             scopes.setdefault("/".join(parts[:depth]), []).append(op)
     for scope, ops in scopes.items():
+        # A tower's own scope ("tower_0") holds the whole model and falls to FEWEST_LAYERS < whole.
         found[frozenset(ops)] = Region(frozenset(ops), scope)  # of scopes that are the same ops the innermost
     for frame, ops in _calls(model, frames):
         found.setdefault(frozenset(ops), Region(frozenset(ops))).frame = frame
@@ -135,6 +138,7 @@ def _calls(model: Sequence[Op], frames: Frames) -> Iterator[tuple[Frame, list[Op
     for op in model:
         stack = [*frames(op)]
         for depth in range(1, len(stack)):
+            # Lambdas, comprehensions and module level are no functions that a reader would look for.
             if not stack[depth].function.startswith("<"):
                 sites.setdefault(tuple(stack[:depth]), []).append((stack[depth], op))
     for entries in sites.values():
@@ -159,6 +163,7 @@ def _split(entries: list[tuple[Frame, Op]]) -> Iterator[list[tuple[Frame, Op]]]:
     """Splits what one line calls in a loop: a call begins where the function is back at the line that it began with."""
     call: list[tuple[Frame, Op]] = []
     for frame, op in entries:
+        # A function that runs from its first line to its last, and is at its first again, was called once more.
         again = call and frame.line <= call[0][0].line and call[-1][0].line > frame.line
         if call and (again or frame.function != call[0][0].function):
             yield call
@@ -179,6 +184,7 @@ def _closed(region: Region, model: Sequence[Op], wanted: Sequence[Tensor]) -> bo
     behind: set[Op] = set()
     for op in model:
         if op in region.ops:
+            # Something outside takes from the region and gives back to it: calling it once would need its own result.
             if any(each.op in behind for each in op.inputs):
                 return False
         elif any(each.op in behind or each.op in region.ops for each in op.inputs):
@@ -207,6 +213,7 @@ def _owners(regions: list[Region], model: Sequence[Op]) -> list[Region]:
     for region in regions:
         same = [each for each in calls[region.variables] if kinds_of(each) == kinds_of(region)]
         own = frozenset().union(*(each.ops for each in same))
+        # A weight that another part of the model reads too (tied embeddings) cannot hide in a block.
         if all(readers[name] <= own for name in region.variables):
             kept.append(region)
     return kept
@@ -248,12 +255,14 @@ def _acyclic(regions: list[Region], model: Sequence[Op]) -> list[Region]:
         region.children = _acyclic(region.children, inside)
     kept = regions
     while kept and not _in_order(contracted(model, kept), model):
+        # The last ones first: the largest regions, in front, say most about the model.
         kept = kept[:-1]
     return kept
 
 
 def _in_order(items: Sequence[Op], model: Sequence[Op]) -> bool:
     ops = [op for item in items for op in _ops_in(item)]
+    # Recorded draws are handed out in the order in which the script made them: two exchanged masks are a wrong port.
     places = [op.place for op in ops if op.kind in DRAWING_KINDS or op.kind == LOOP]
     return len(ops) == len(model) and places == sorted(places)
 

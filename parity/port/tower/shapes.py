@@ -23,6 +23,8 @@ def shapes_of(trace: Trace, graph: RecordedGraph) -> Shapes:
             found.setdefault(op.name, [tuple(op.shape)])
     for name, outputs in graph.shapes.items():
         known = [tuple(UNKNOWN if each is None else each for each in shape or ()) for shape in outputs]
+        # What the graph itself is certain of wins over one recorded step; an output that is no number was never
+        # recorded.
         certain = all(shape is not None and is_known(shape) for shape in outputs)  # of whole numbers no values are kept
         if name not in found or len(known) > 1 or certain:
             found[name] = [tuple(shape) for shape in known]
