@@ -33,9 +33,6 @@ from parity.diagnose.detectors.layers import (
     trained_twice,
 )
 from parity.diagnose.detectors.not_finite import not_finite
-from parity.diagnose.detectors.optimizer_gradients import gradients_used, left_over
-from parity.diagnose.detectors.rmsprop_adadelta_ftrl import adadelta_epsilon, ftrl_setting, other_slot_of_updates
-from parity.diagnose.detectors.schedule import other_rates, shifted_schedule, slow_schedule
 from parity.diagnose.detectors.stages import STAGES, OwnInputs, rule_of
 from parity.diagnose.detectors.statistics import (
     average_decay,
@@ -45,15 +42,22 @@ from parity.diagnose.detectors.statistics import (
     stale_average,
     statistics_frozen,
 )
-from parity.diagnose.detectors.update_formula import other_update
-from parity.diagnose.detectors.update_model import updates_at_once
-from parity.diagnose.detectors.update_rule import (
+from parity.diagnose.detectors.updates.formula import other_update
+from parity.diagnose.detectors.updates.model import updates_at_once
+from parity.diagnose.detectors.updates.optimizer_gradients import gradients_used, left_over
+from parity.diagnose.detectors.updates.rmsprop_adadelta_ftrl import (
+    adadelta_epsilon,
+    ftrl_setting,
+    other_slot_of_updates,
+)
+from parity.diagnose.detectors.updates.rule import (
     learning_rate_factor,
     not_updated,
     own_value,
     slot_decay,
     slot_initial_value,
 )
+from parity.diagnose.detectors.updates.schedule import other_rates, shifted_schedule, slow_schedule
 from parity.diagnose.detectors.weight_decay import weight_decay
 from parity.diagnose.evidence import Evidence
 from parity.judge.judge import Allowed, MeasuredPair, TensorPair, first_beyond

@@ -11,6 +11,7 @@ import numpy as np
 
 from parity.diagnose.evidence import CLOSE_OUTPUT
 from parity.diagnose.layers.linear_terms import Term, Terms, terms_of
+from parity.diagnose.layers.term_counts import in_one_order
 from parity.locate.downstream import active, upstream
 from parity.locate.matching import Pass, Reached
 from parity.trace.arrays import Array
@@ -221,31 +222,3 @@ def otherwise(sums: Sums) -> list[str]:
 def _same_counts(one: Term, other: Term) -> bool:
     a, b = in_one_order(one, other)
     return bool(np.abs(a - b).max(initial=0.0) <= CLOSE_OUTPUT * np.abs(a).max(initial=0.0))
-
-
-def in_one_order(one: Term, other: Term) -> tuple[Array, Array]:
-    """Returns how much a term's numbers count on each side, sorted by these; those that are alike together, without zeros.
-
-    Args:
-      one: the term of the reference.
-      other: the same of the candidate.
-    """
-    sums = []
-    for term in (one, other):
-        # By value and not by place: the sides have their numbers in different layouts.
-        order = np.argsort(term.value, axis=None, kind="stable")
-        values, counts = term.value.reshape(-1)[order], term.counts.reshape(-1)[order]
-        kept = values != 0.0
-        sums.append((values[kept], counts[kept]))
-    (values, a), (others, b) = sums
-    # Of another count of numbers nothing belongs together: 0 against 1 says that they differ.
-    if a.size != b.size:
-        return np.zeros(1), np.ones(1)
-    # 1e-12 of the largest number: what is nearer the two sides may well have in another order.
-    near = 1e-12 * np.abs(values).max(initial=0.0)
-    # A group begins where both sides' values jump: of numbers that are equal to rounding nobody can say which is which.
-    begins = (
-        np.concatenate([[True], (np.diff(values) > near) & (np.diff(others) > near)]) if a.size else np.zeros(0, bool)
-    )
-    places = np.flatnonzero(begins)
-    return (np.add.reduceat(a, places), np.add.reduceat(b, places)) if a.size else (a, b)

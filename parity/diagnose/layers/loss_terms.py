@@ -3,7 +3,6 @@
 A cause is named only where what counts otherwise makes up the whole difference of the losses.
 """
 
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -11,11 +10,19 @@ import numpy as np
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import CLOSE_OUTPUT, LEFT
 from parity.diagnose.layers.linear_terms import Term
-from parity.diagnose.layers.loss_sums import Sums, in_one_order, otherwise
+from parity.diagnose.layers.loss_sums import Sums, otherwise
+from parity.diagnose.layers.term_counts import (
+    LARGEST_COUNT_OF_MEAN,
+    in_one_order,
+    is_fraction,
+    is_reduced,
+    share_of,
+    words_of_counts,
+    words_of_number,
+)
 from parity.judge.result import Cause
 
 MOST_TERMS_SHOWN = 2
-LARGEST_COUNT_OF_MEAN = 20_000  # what a mean is over: a fraction of two such numbers is an accident once in 40,000
 
 
 def other_terms(sums: Sums) -> Cause | None:
@@ -39,7 +46,7 @@ def other_terms(sums: Sums) -> Cause | None:
     if not (_as_much(sums, sums.constants, apart) and _as_much(sums, sums.of_weights, apart)):
         return None
     # None where a term's numbers count by several factors, as with another mask.
-    shares = {key: _share(sums.reference[key], sums.candidate[key]) for key in wrong}
+    shares = {key: share_of(sums.reference[key], sums.candidate[key]) for key in wrong}
     known = [share for share in shares.values() if share is not None]
     alike = len(known) == len(wrong) and np.ptp(known) <= CLOSE_OUTPUT * max(known)
     # One share of every term: the loss as a whole is scaled, before anything is added to it.
@@ -96,30 +103,20 @@ def _constant(sums: Sums) -> Cause:
     return build_cause("loss_term", "constant", evidence=evidence, other=other, own=one)
 
 
-def _share(one: Term, other: Term) -> float | None:
-    """How many times as much every number counts in the candidate, None where it is not one number."""
-    a, b = in_one_order(one, other)
-    held = a != 0.0
-    # b / a is the same for all numbers where only the reduction differs.
-    shares = b[held] / a[held]
-    # The same numbers count on both sides, or it is a mask.
-    same = held.any() and bool(((b != 0.0) == held).all()) and np.ptp(shares) <= 1e-9 * np.abs(shares).max()
-    return float(np.median(shares)) if same else None
-
-
 def _all_of_them(sums: Sums, keys: list[str]) -> Cause:
     one, other = sums.reference[keys[0]], sums.candidate[keys[0]]
-    share = _number(_share(one, other) or 0.0)
+    share = words_of_number(share_of(one, other) or 0.0)
     names = ", ".join(sums.names[key] for key in keys)
     evidence = f"so do all its terms, {names}, and that is the whole difference"
     first = sums.names[keys[0]]
-    theirs, mine = _words(other), _words(one)
+    theirs, mine = words_of_counts(other), words_of_counts(one)
     return build_cause("loss_reduction", "all", evidence=evidence, share=share, name=first, theirs=theirs, mine=mine)
 
 
 def _several(sums: Sums, keys: list[str]) -> Cause:
     told = [
-        f"{sums.names[key]} counts {_words(sums.candidate[key])}, not {_words(sums.reference[key])}" for key in keys
+        f"{sums.names[key]} counts {words_of_counts(sums.candidate[key])}, not {words_of_counts(sums.reference[key])}"
+        for key in keys
     ]
     reduced = all(_counted(sums, key).name == "loss_reduction" for key in keys)
     evidence = f"{'; '.join(told)}: that is the whole difference"
@@ -128,23 +125,23 @@ def _several(sums: Sums, keys: list[str]) -> Cause:
 
 def _counted(sums: Sums, key: str) -> Cause:
     name, one, other = sums.names[key], sums.reference[key], sums.candidate[key]
-    mine, theirs, share = _words(one), _words(other), _share(one, other)
+    mine, theirs, share = words_of_counts(one), words_of_counts(other), share_of(one, other)
     # Numbers of one term by several factors: a weighting, or a mask.
     if share is None:
         a, b = in_one_order(one, other)
         evidence = f"{int((a != b).sum())} of its {a.size} numbers count otherwise, and that is the whole difference"
         others = mine if mine != theirs else "others"
         return build_cause("loss_reduction", "weights", evidence=evidence, theirs=theirs, name=name, mine=others)
-    evidence = f"it counts {_number(share)} times as much in the candidate, and that is the whole difference"
+    evidence = f"it counts {words_of_number(share)} times as much in the candidate, and that is the whole difference"
     scalar = one.value.size == 1
     # First what no reduction gives, then what some reduction does; the rest is a term by another coefficient.
     if _is_factor(sums, key, share):
         return _factor(sums, key, share)
     # A single number may have been reduced before: only of a sum, or where it is all there is, can that be asked.
     divided = "sum" in sums.kinds[key].lower() or len(sums.reference) == 1
-    reduced = _is_reduced(one, sums.divisors[0]) and _is_reduced(other, sums.divisors[1])
+    reduced = is_reduced(one, sums.divisors[0]) and is_reduced(other, sums.divisors[1])
     # A negative share turns the term's sign, which no reduction does.
-    if (not _is_fraction(share) and not reduced) or share < 0.0 or (scalar and not divided):
+    if (not is_fraction(share) and not reduced) or share < 0.0 or (scalar and not divided):
         return build_cause("loss_term", "one", evidence=evidence, name=name, theirs=theirs, mine=mine)
     variant = "scalar" if scalar else "one"
     return build_cause("loss_reduction", variant, evidence=evidence, name=name, theirs=theirs, mine=mine)
@@ -153,7 +150,7 @@ def _counted(sums: Sums, key: str) -> Cause:
 def _is_factor(sums: Sums, key: str, share: float) -> bool:
     """Whether all that data bring to a loss is one reduced number, times what no reduction of as many numbers gives."""
     alone = len(sums.reference) == len(sums.candidate) == 1 and sums.reference[key].value.size == 1
-    if not alone or not sums.sizes[key] or "sum" in sums.kinds[key].lower() or not _is_fraction(share) or share <= 0.0:
+    if not alone or not sums.sizes[key] or "sum" in sums.kinds[key].lower() or not is_fraction(share) or share <= 0.0:
         return False
     # Of n numbers a mean over some of them counts k / n: a denominator beyond n is a factor that somebody wrote.
     fraction = Fraction(share).limit_denominator(LARGEST_COUNT_OF_MEAN)
@@ -161,69 +158,8 @@ def _is_factor(sums: Sums, key: str, share: float) -> bool:
 
 
 def _factor(sums: Sums, key: str, share: float) -> Cause:
-    evidence = (
-        f"{sums.names[key]} counts {_number(share)} times as much in the candidate, and that is the whole difference"
-    )
+    times = f"{words_of_number(share)} times as much in the candidate"
+    evidence = f"{sums.names[key]} counts {times}, and that is the whole difference"
     if any(sums.of_weights):
         evidence += "; the factor does not reach what weights alone add"
     return build_cause("gradient_factor", "data", evidence=evidence, factor=share)
-
-
-def _is_reduced(term: Term, divisors: Sequence[float]) -> bool:
-    """Whether what is taken of a term's numbers is their sum, their mean, or divided by a number of data."""
-    held = term.counts[term.counts != 0.0]
-    # The sum, the mean over those that count, the mean over all.
-    counts = [1.0, float(held.size), float(term.counts.size)]
-    known = [each * count for each in (1.0, *divisors) for count in counts]
-    if term.counts.size == held.size == 1:
-        known.append(float(round(1.0 / float(held[0]))))  # of what is a sum by itself: how many were added up
-    return bool(held.size) and any(np.abs(held * each - 1.0).max() <= CLOSE_OUTPUT for each in known)
-
-
-def _words(term: Term) -> str:
-    """What is taken of a term's numbers."""
-    flat = term.counts.reshape(-1)
-    held = flat[flat != 0.0]
-    size, count = flat.size, held.size  # all its numbers, and those that count
-    if size == 1:
-        return f"{_number(float(flat[0]))} times"
-    # 1e-9: the counts are products of few factors, and rounding leaves 1e-15 of them.
-    if not count or np.ptp(held) > 1e-9 * np.abs(held).max():
-        total = float(flat.sum())
-        return f"a weighted sum, with weights that add up to {_number(total)},"
-    which = "all" if count == size else f"{count:,} of its {size:,} numbers:"
-    # held.mean() is the one count of all of them: 1 of a sum, 1 / n of a mean.
-    factor = float(held.mean())
-    for words, value in (("the sum", 1.0), ("the mean", 1.0 / count), ("the sum over the number of all", 1.0 / size)):
-        if abs(factor - value) <= 1e-9 * value:
-            return words if count == size else f"{which} {words}"
-    return f"{_number(factor)} times the sum" if count == size else f"{which} {_number(factor)} times the sum"
-
-
-CONSTANTS = {
-    "log 2": float(np.log(2.0)),
-    "log 10": float(np.log(10.0)),
-    "pi": float(np.pi),
-    "the root of 2": 2.0**0.5,
-}
-
-
-def _number(value: float) -> str:
-    """A number, as a fraction or with the constant that it is, where it is one."""
-    for words, constant in CONSTANTS.items():
-        for text, known in ((words, constant), (f"1 / {words}", 1.0 / constant)):
-            # To 1e-9: no fraction of small numbers is so near to these.
-            if abs(value / known - 1.0) <= 1e-9 if value else False:
-                return f"{value:.6g} ({text})"
-    fraction = Fraction(value).limit_denominator(LARGEST_COUNT_OF_MEAN)
-    # As a fraction only where six digits do not say it as well: 0.5 stays 0.5.
-    if _is_fraction(value) and fraction.denominator > 1 and f"{value:.6g}" != f"{value:.12g}":
-        return f"{fraction.numerator}/{fraction.denominator}"
-    return f"{value:.6g}"
-
-
-def _is_fraction(value: float) -> bool:
-    """Whether a number is one count over another."""
-    fraction = Fraction(value).limit_denominator(LARGEST_COUNT_OF_MEAN)
-    # 900 roundings; fractions of two numbers up to 20,000 are 2.5e-9 apart and more, so that no second one is near.
-    return fraction != 0 and abs(value / float(fraction) - 1.0) <= 1e-13

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from parity.diagnose.detectors.update_model import updates_at_once
+from parity.diagnose.detectors.updates.model import updates_at_once
 
 SHAPES = {"a": (8, 6), "b": (6,), "c": (6, 4), "d": (4,)}
 ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}

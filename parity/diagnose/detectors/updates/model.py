@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.detectors.optimizer_gradients import dampened_shares
+from parity.diagnose.detectors.updates.optimizer_gradients import dampened_shares
 from parity.diagnose.detectors.weight_decay import cause_of_decay
 from parity.diagnose.evidence import EMPTY_GRADIENT, Evidence, is_close
 from parity.diagnose.fitting import CLOSE_DERIVED, FEW_ELEMENTS, RESIDUAL_OF_RULE, Partly, counts, fit_partly
@@ -345,7 +345,7 @@ def _adam_causes(evidence: Evidence, step: int, told: Given, went: dict[str, Mov
     # Powers of another beta are the candidate's own: what they make of the rate is no rate.
     if abs(told.kept - told.wanted) <= CLOSE_DERIVED:
         yield from _of_the_rates({name: each.rate / rate / scale for name, each in went.items()}, evidence.is_whole)
-    # torch's place of the same epsilon, seen from the uncorrected root, as in update_formula.py.
+    # torch's place of the same epsilon, seen from the uncorrected root, as in formula.py.
     inside = wanted * float(np.sqrt(1 - second))
     # Ten times what the fit can move it by: only then is it known at all.
     known = abs(epsilon - wanted) > 10 * float(np.median([each.doubt for each in went.values()]))

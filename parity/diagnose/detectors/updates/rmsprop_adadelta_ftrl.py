@@ -1,6 +1,6 @@
 """Causes in the update rules of RMSProp, Adadelta and Ftrl, whose numbers are solved for from what their slots became.
 
-RMSProp's momentum moves by a formula of its own, as weights do: it is solved for as theirs is, in `update_formula.py`.
+RMSProp's momentum moves by a formula of its own, as weights do: it is solved for as theirs is, in `formula.py`.
 Source: tensorflow/core/kernels/training_ops.cc, `ApplyRMSProp`, `ApplyAdadelta` and `ApplyFtrl`.
 """
 
@@ -10,17 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.detectors.update_formula import (
-    Moves,
-    Sides,
-    differs,
-    explained_fully,
-    formulas_of,
-    name_formula,
-    select_moves,
-    sides_of,
-)
-from parity.diagnose.detectors.update_solver import GRADIENT, Form, Formula, Move, forms, holds, solve
+from parity.diagnose.detectors.updates.formula import formulas_of
+from parity.diagnose.detectors.updates.formula_names import name_formula
+from parity.diagnose.detectors.updates.sides import Moves, Sides, differs, explained_fully, select_moves, sides_of
+from parity.diagnose.detectors.updates.solver import GRADIENT, Form, Formula, Move, forms, holds, solve
 from parity.diagnose.evidence import Evidence, fit, is_close
 from parity.diagnose.fitting import CLOSE_SOLVED, RESIDUAL_OF_RULE
 from parity.diagnose.optimizer_input import slot_rule

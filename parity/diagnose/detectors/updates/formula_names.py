@@ -1,171 +1,20 @@
-"""Causes in the formula of an update: each side's is solved for from its own gradients, slots and weights, and compared.
-
-A cause is named only where the reference's formula gives the reference's update and another one the candidate's, in all of
-the first steps, and what is left of the difference is small beside it.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+"""What the difference of two formulas of an update is called: a rate, an epsilon and its place, a decay, a look ahead."""
 
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.detectors.update_solver import GRADIENT, Form, Formula, Move, forms, holds, moves_of, solve
+from parity.diagnose.detectors.updates.sides import Sides, explained_fully, select_moves
+from parity.diagnose.detectors.updates.solver import GRADIENT, Form, Formula
 from parity.diagnose.detectors.weight_decay import cause_of_decay
-from parity.diagnose.evidence import ROUNDING, Evidence, is_close, rounds_to_one
+from parity.diagnose.evidence import Evidence, is_close, rounds_to_one
 from parity.diagnose.fitting import CLOSE_SOLVED
 from parity.diagnose.optimizer_input import slot_rule
 from parity.judge.metrics import norm
-from parity.judge.result import Cause, Explained, FirstDifference
+from parity.judge.result import Cause, FirstDifference
 
-MOST_STEPS = 3  # that a formula has to hold in: slots that start empty make many rules alike in the first
 # Of the share that a gradient has beside a slot: both point the same way in early steps, and a fit tells them apart by
 # what is left of that.
 CLOSE_SHARE = 1e-4
-# of a move, from which on it differs: 9,000 roundings of float64
-LEAST_DIFFERENCE_OF_MOVES = 1e-12
-
-Moves = Mapping[str, Move]
-
-
-class Sides(NamedTuple):
-    """What both sides did in some steps.
-
-    Fields:
-      steps: their numbers, that of the first difference first.
-      reference, candidate: for each step name to `Move`.
-      names: the variables whose updates differ.
-      known: epsilons that are written somewhere, the reference's first.
-    """
-
-    steps: list[int]
-    reference: Sequence[Moves]
-    candidate: Sequence[Moves]
-    names: list[str]
-    known: list[list[float]]
-
-    @property
-    def which(self) -> str:
-        """The variables whose updates differ, in words."""
-        whole = len(self.names) == len(self.reference[0])
-        return f"all {len(self.names)} variables" if whole else ", ".join(self.names)
-
-
-def other_update(first: FirstDifference, evidence: Evidence) -> Cause | None:
-    """The candidate's update has another formula, or other numbers in it: epsilon, rate, decay, a look ahead, a root."""
-    missing = first.quantity == "slot" and first.check.verdict == "incomparable"
-    if first.quantity != "var" and not missing:
-        return None
-    sides = sides_of(first, evidence)
-    # The move of this variable must differ itself: what follows from another slot differs without another formula.
-    if not sides.names or (not missing and first.name not in sides.names):
-        return None
-    own = _own_formula(sides)
-    if own is None:
-        return None
-    for form, epsilons, decays in _tried(own.form, list(sides.candidate[0].values()), sides.known):
-        found = formulas_of(sides, form, epsilons, decays)
-        if found is not None:
-            return name_formula(first, evidence, sides, own, found)
-    return None
-
-
-def sides_of(first: FirstDifference, evidence: Evidence) -> Sides:
-    """Returns what both sides did in the step of the first difference and those behind it."""
-    step = first.check.step
-    # From the first difference on, the steps that follow it: earlier ones agree, and hold for any formula.
-    steps = [step, *(each for each in evidence.steps if each > step)][:MOST_STEPS]
-    reference = [moves_of(evidence, each, candidate=False) for each in steps]
-    candidate = [moves_of(evidence, each, candidate=True) for each in steps]
-    # Any step: in the first one slots are empty, and two rules may give the same move.
-    names = [
-        name for name in reference[0] if any(differs(r, c, name) for r, c in zip(reference, candidate, strict=True))
-    ]
-    return Sides(steps, reference, candidate, names, [_known_epsilons(evidence, each) for each in steps])
-
-
-def differs(reference: Moves, candidate: Moves, name: str) -> bool:
-    """Returns whether both sides move a variable, and not alike."""
-    if name not in reference or name not in candidate:
-        return False
-    one, other = reference[name], candidate[name]
-    # Of the move, and beside it ROUNDING of the weight: a move is what storing two weights leaves.
-    return norm(other.move - one.move) > LEAST_DIFFERENCE_OF_MOVES * norm(one.move) + ROUNDING * norm(one.weight)
-
-
-def _known_epsilons(evidence: Evidence, step: int) -> list[float]:
-    reference, candidate = evidence.optimizers
-    # The reference's first (`known[0]` below), then the candidate's: TensorFlow calls it epsilon, torch eps.
-    values = [reference.get("epsilon", 0.0), candidate.get("eps", candidate.get("epsilon", 0.0))]
-    plain = [float(each) for each in values if isinstance(each, int | float)]
-    second = evidence.counter(step, "beta2_power")
-    # torch's epsilon stands beside a root whose bias is corrected: seen from the uncorrected root it is epsilon sqrt(1
-    # - beta2^t).
-    inside = [each * float(np.sqrt(1 - second)) for each in plain] if second is not None else []
-    return [*plain, *inside]
-
-
-def select_moves(moves: Moves, names: Sequence[str]) -> list[Move]:
-    """Returns the moves of some variables, of those that have one."""
-    return [moves[name] for name in names if name in moves]
-
-
-def _own_formula(sides: Sides) -> Formula | None:
-    # In all of the steps: in the first one a slot may still be empty, and then it is the gradient but for a factor.
-    moves = [list(each.values()) for each in sides.reference]
-    # Terms of the first variable: all variables of an optimizer have the same slots.
-    slots = [term for term in moves[0][0].terms if term != GRADIENT]
-    for form in forms(slots):
-        # The epsilon that the facts know, then whatever one fits: a known one leaves a number fewer to solve for.
-        for known in (True, False) if form.root else (True,):
-            # One epsilon for each step: with a corrected bias it changes from step to step.
-            epsilons = [each[0] if known else None for each in sides.known]
-            solved = [solve(form, each, epsilon) for each, epsilon in zip(moves, epsilons, strict=True)]
-            # One form and one formula in all steps, or the reference's rule is not known and nothing can be said of the
-            # candidate's.
-            if all(holds(formula, each) for formula, each in zip(solved, moves, strict=True)):
-                return solved[0]
-    return None
-
-
-def _tried(
-    own: Form, moves: Sequence[Move], known: list[list[float]]
-) -> Iterator[tuple[Form, list[float | None], bool]]:
-    # The reference's form with another number in it; then what else it may be.
-    slots = [term for term in moves[0].terms if term != GRADIENT] if moves else []
-    others = [form for form in forms(slots) if form != own]
-    # What has fewer numbers, and fits, comes before what has more: a share of 0 beside the slot is none.
-    fewer = [form for form in others if form.root == own.root and len(form.numerators) < len(own.numerators)]
-    # Without decay first: with it there is one unknown more, and more forms fit.
-    for decays in (False, True):
-        for form in (*fewer, own, *others):
-            # Each known epsilon in turn, in all steps together; last, where nothing decays, one that is solved for.
-            for place in range(len(known[0]) if form.root else 1):
-                yield form, [each[place] for each in known], decays
-            if form.root and not decays:
-                yield form, [None] * len(known), decays
-
-
-def formulas_of(sides: Sides, form: Form, epsilons: list[float | None], decays: bool) -> list[Formula] | None:
-    """Returns the candidate's formula of each step, None where the form is not the candidate's in one of them.
-
-    Args:
-      sides: what both did.
-      form: the shape.
-      epsilons: for each step the epsilon, None where it is solved for.
-      decays: whether the weights shrink beside.
-    """
-    found: list[Formula] = []
-    for reference, candidate, epsilon in zip(sides.reference, sides.candidate, epsilons, strict=True):
-        # Fitted to the variables that differ alone: what is the same follows both formulas.
-        names = [name for name in sides.names if name in reference and name in candidate]
-        one, other = select_moves(reference, names), select_moves(candidate, names)
-        formula = solve(form, other, epsilon, decays)
-        # The difference has to be explained in the first step; later ones have differing inputs too.
-        if formula is None or not holds(formula, other, None if found else one):
-            return None
-        found.append(formula)
-    return found
 
 
 def name_formula(
@@ -363,8 +212,3 @@ def _of_the_decay(
     where = sides.which
     text = f"the update of {where} is off by {amount:.9g} times the learning rate and the weight"
     return cause_of_decay(amount, where, text)
-
-
-def explained_fully(first: FirstDifference) -> Explained:
-    """Returns that a cause explains all of the first difference."""
-    return Explained(first.check.step, first.check.key, 1.0)
