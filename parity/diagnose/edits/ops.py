@@ -383,9 +383,8 @@ def _filled(at: At) -> Iterator[Edit]:
 def _shifted(mask: Array, by: int) -> Array:
     """A mask moved along its last axis; what comes in is what was at the border."""
     # The border is repeated: nothing is known of what lies beyond it.
-    moved, edge = np.roll(mask, by, -1), (..., 0 if by > 0 else -1)
-    moved[edge] = mask[edge]
-    return moved
+    count = mask.shape[-1]
+    return np.asarray(mask.take(np.clip(np.arange(count) - by, 0, count - 1), -1))
 
 
 def _turned(at: At) -> Iterator[Edit]:

@@ -18,7 +18,11 @@ from parity.trace import ForwardOp
 from parity.trace.arrays import Array
 
 MOST_AXES_PERMUTED = 4  # 24 orders of axes, each tried on every op
-SIZING = frozenset(["tile", "repeat", "broadcastto", "expand", "fill", "pad", "padv2", "mirrorpad"])  # by whole numbers
+# By whole numbers: times, shapes, rows.
+SIZING = frozenset([
+    "tile", "repeat", "broadcastto", "expand", "fill", "pad", "padv2", "mirrorpad", "resizebilinear",
+    "resizenearestneighbor",
+])  # fmt: skip
 # Of torch, whose operands have an order: data, then kernel or bias or both, a mask, or values.
 ORDERED_OPERANDS = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose", "masked scores", "scaled_dot")
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.made_passes import passed
 
 from parity.diagnose.edits.edit import Near
 from parity.diagnose.edits.operands import operand_edits, power_between
@@ -14,8 +15,8 @@ from parity.diagnose.ops.windows import convolved
 from parity.locate.divergence import Side as Known
 from parity.locate.divergence import first_wrong
 from parity.locate.downstream import behind_difference
-from parity.locate.matching import Pass, reach
-from parity.trace import ForwardOp, Operand, SourceLine
+from parity.locate.matching import reach
+from parity.trace import SourceLine
 
 RANDOM = np.random.default_rng(5)
 X, Y = RANDOM.normal(size=(6, 4)), RANDOM.normal(size=(6, 4))
@@ -26,28 +27,6 @@ MASK = (np.arange(4) < np.array([4, 2, 3, 1, 4, 2])[:, None]).astype(np.float64)
 def softmax(x, axis=-1):
     shares = np.exp(x - x.max(axis, keepdims=True))
     return shares / shares.sum(axis, keepdims=True)
-
-
-def passed(*ops):
-    """A pass of ``(kind, takes, output)``: an int among what is taken is an op before, all else an array or a constant."""
-    listed, values, taken = [], [], []
-    for number, (kind, takes, output, *attributes) in enumerate(ops):
-        operands = [
-            Operand(str(at), "", each, list(np.shape(values[each])))
-            if isinstance(each, int)
-            else Operand(str(at), f"c{number}{at}", None, list(np.shape(each)))
-            for at, each in enumerate(takes)
-        ]
-        inputs = [each for each in takes if isinstance(each, int)]
-        weights = ["w"] if not inputs else []
-        line = SourceLine("model.py", number + 1, "tower", f"line {number}")
-        of_op = attributes[0] if attributes else {}
-        listed.append(
-            ForwardOp(f"op{number}", kind, inputs, weights, list(np.shape(output)), of_op, line, tuple(operands))
-        )
-        values.append(np.asarray(output))
-        taken.append([values[each] if isinstance(each, int) else np.asarray(each) for each in takes])
-    return Pass(listed, values.__getitem__, lambda number, at: taken[number][at])
 
 
 def cause(one, other, of_loss=False):
