@@ -1,21 +1,15 @@
 """Causes in the loss itself, where it is a cross entropy of recorded logits: other forms of it are tried on the numbers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import LEFT, Evidence, alike, is_close
+from parity.diagnose.ops.activations import log_softmax
 from parity.judge.result import Cause, FirstDifference
 from parity.trace import key_of
 from parity.trace.arrays import Array
-
-# What ports make of "cross entropy": ``form(log-probabilities [examples, classes], labels [examples])`` to one loss each.
-FORMS: dict[str, Callable[[Array, Array], Array]] = {
-    "the softmax twice (a loss on logits, fed with probabilities)": (
-        lambda logp, labels: _nll(_log_softmax(np.exp(logp)), labels)
-    ),
-}
 
 
 def cross_entropy_variant(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -55,7 +49,7 @@ def _seen(step: int, evidence: Evidence) -> Iterator[tuple[list[tuple[Array, Arr
                 if "" not in losses:
                     break
                 loss, other = losses[""]
-                logp = _log_softmax(np.asarray(logits, np.float64))
+                logp = log_softmax(np.asarray(logits, np.float64), 1)
                 # The reference's own loss: only where it is the mean cross entropy of these two does another form of it
                 # mean anything.
                 if labels.max() >= logits.shape[1] or not is_close(
@@ -86,19 +80,11 @@ def _variant(seen: list[tuple[Array, Array, float]], others: list[float], close:
         # Towers that saw the same tell one number, of which any addition is a share.
         if fits and not alike([np.array(uniform) - plain]) and 0 < abs(share) <= 1:
             return f"labels smoothed by {share:.6g}", f"with {share:.9g} of every label spread over the classes it"
-    for what, form in FORMS.items():
-        # Of every tower, to the digits of a loss: a form that fits one tower by chance does not fit the others.
-        if all(
-            is_close(float(form(logp, labels).mean()), other, close)
-            for (logp, labels, _), other in zip(seen, others, strict=True)
-        ):
-            return what, "this form of it"
+    # Of every tower, to the digits of a loss: what fits one tower by chance does not fit the others.
+    twice = [float(_nll(log_softmax(np.exp(logp), 1), labels).mean()) for logp, labels, _ in seen]
+    if all(is_close(loss, other, close) for loss, other in zip(twice, others, strict=True)):
+        return "the softmax twice (a loss on logits, fed with probabilities)", "this form of it"
     return None
-
-
-def _log_softmax(x: Array) -> Array:
-    shifted = x - x.max(axis=1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
 def _nll(logp: Array, labels: Array) -> Array:

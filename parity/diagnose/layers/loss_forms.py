@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.ops.activations import log_softmax
 from parity.trace.arrays import Array
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -104,7 +105,7 @@ def _cross_entropies(of: str, logits: Array, y: Array) -> Iterator[Form]:
     def form(name: str, each: Array) -> Form:
         return Form(name, of, each.reshape(y.shape), y, True)
 
-    logp = log_softmax(logits)
+    logp = log_softmax(logits, 1)
     # Both (rows,): minus log p of the label, and the same averaged over all classes; smoothing is linear in the two.
     own, uniform = -logp[rows, labels], -logp.mean(axis=1)
     yield form("the softmax cross entropy", own)
@@ -112,18 +113,17 @@ def _cross_entropies(of: str, logits: Array, y: Array) -> Iterator[Form]:
         low = share / (classes - 1)
         # The sum of -log p over the classes but the label's is classes * uniform - own.
         others = (classes * uniform - own) * low
-        # -sum q log q of the smoothed label q, which KL(q, p) is less than the cross entropy; 1e-20 for a share of 0.
-        entropy = -((1 - share) * np.log(1 - share) + share * np.log(low + 1e-20))
+        # -sum q log q of the smoothed label q, which KL(q, p) is less than the cross entropy.
+        entropy = -((1 - share) * np.log(1 - share) + share * np.log(low))
         yield form(f"the cross entropy with labels smoothed by {share:g}", (1 - share) * own + share * uniform)
         yield form(f"the cross entropy with {share:g} spread over the other classes", (1 - share) * own + others)
         words = f"the cross entropy with {share:g} spread over the other classes, less the entropy of the labels"
         yield form(words, (1 - share) * own + others - entropy)
         yield form(f"the cross entropy with {1 - share:g} at the label and nothing elsewhere", (1 - share) * own)
     # What a loss on logits makes of a model that ends with a softmax.
-    yield form("the cross entropy with the softmax taken twice", -log_softmax(np.exp(logp))[rows, labels])
-    with np.errstate(all="ignore"):
-        if (logits > 0).all():
-            yield form("the logarithm of what stands at the label", -np.log(logits)[rows, labels])
+    yield form("the cross entropy with the softmax taken twice", -log_softmax(np.exp(logp), 1)[rows, labels])
+    if (logits > 0).all():
+        yield form("the logarithm of what stands at the label", -np.log(logits)[rows, labels])
     hot = np.zeros_like(logits)  # one hot, (rows, classes)
     hot[rows, labels] = 1.0
     crossed = _sigmoid_cross_entropy(logits, hot)
@@ -215,7 +215,7 @@ def _of_two(outputs: Mapping[str, Array]) -> Iterator[Form]:
     nothing = np.zeros(0)
     for one, mean in outputs.items():
         for two, spread in outputs.items():
-            if one == two or mean.shape != spread.shape or mean.ndim < 1 or mean.size < 2:
+            if one == two or mean.shape != spread.shape or mean.size < 2:
                 continue
             of = f"{one} and {two}"
             with np.errstate(all="ignore"):
@@ -275,7 +275,7 @@ def _ctc(name: str, output: Array, label: str, y: Array, feeds: Mapping[str, Arr
     logp = output if output.shape[0] == examples else output.transpose(1, 0, 2)
     if logp.shape[0] != examples or y.max() >= classes or logp.size * (2 * y.shape[1] + 1) > MOST_CELLS:
         return
-    logp, steps = log_softmax(logp.reshape(-1, classes)).reshape(logp.shape), logp.shape[1]
+    logp, steps = log_softmax(logp, 2), logp.shape[1]
     # Both (examples,): how many labels, and how many steps, count of each.
     counts = {"as many labels as are not negative": (y >= 0).sum(axis=1), "all labels": np.full(examples, y.shape[1])}
     lengths = {"all steps": np.full(examples, steps)}
@@ -343,10 +343,3 @@ def ctc_losses(logp: Array, labels: Array, lengths: Array, counts: Array, blank:
 def _sigmoid_cross_entropy(x: Array, t: Array) -> Array:
     # max(x, 0) - x t + log(1 + e^-|x|): exp of a large logit is not taken, so that nothing overflows.
     return np.asarray(np.maximum(x, 0) - x * t + np.log1p(np.exp(-np.abs(x))))
-
-
-def log_softmax(x: Array) -> Array:
-    """Returns the logarithm of the softmax of every row."""
-    # Less the largest: exp of more than 709 is infinite in float64.
-    shifted = x - x.max(axis=1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
