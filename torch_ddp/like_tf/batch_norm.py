@@ -1,7 +1,7 @@
 """Batch normalisation with TensorFlow's moving statistics."""
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,6 +13,10 @@ from torch_ddp.like_tf.graph_scalar import graph_float
 
 # tensorflow/python/ops/nn_impl.py, 1.15: fused_batch_norm raises a smaller epsilon to this, as cuDNN wanted it.
 FUSED_EPSILON_FLOOR = 1.001e-5
+
+STATISTICS = ("running_mean", "running_var")
+Scale = bool | Literal["fixed"]
+ZeroDebias = bool | Literal["mean"]
 
 
 class _BatchNorm(nn.modules.batchnorm._BatchNorm):
@@ -29,9 +33,10 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
         eps: float,
         momentum: float,
         fused: bool,
-        scale: bool,
+        scale: Scale,
         center: bool,
         fused_epsilon_floor: float,
+        zero_debias: ZeroDebias,
     ) -> None:
         if not 0.0 <= momentum <= 1.0:
             raise LikeTfError(
@@ -40,16 +45,24 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
             )
         # The fused layer subtracts two float32 tensors, the other one rounds the difference of two Python floats.
         # Of 0.99 it is 0.0099999905 or 0.0099999998, of 0.999 0.00099998713 or 0.0010000000475: apart by 1e-6 and
-        # 1.3e-5.
-        new = float(np.float32(1.0) - np.float32(momentum)) if fused else graph_float(1.0 - momentum)
+        # 1.3e-5. A statistic that is debiased is moved by assign_moving_average, which is given the Python float.
+        of_tensors = fused and not zero_debias
+        new = float(np.float32(1.0) - np.float32(momentum)) if of_tensors else graph_float(1.0 - momentum)
         super().__init__(num_features, eps=max(eps, fused_epsilon_floor) if fused else eps, momentum=new)
         self.fused = fused
         # Kept beside `momentum`: SyncBatchNorm takes over the one, and `_move` uses the other.
         self.decay = new
         if not scale:
             self.register_parameter("weight", None)
+        elif scale == "fixed":
+            del self.weight
+            self.register_buffer("weight", torch.ones(num_features))
         if not center:
             self.register_parameter("bias", None)
+        self.debiased = STATISTICS[: 1 if zero_debias == "mean" else 2] if zero_debias else ()
+        for name in self.debiased:
+            self.register_buffer(f"{name}_biased", torch.zeros(num_features))
+            self.register_buffer(f"{name}_local_step", torch.zeros(()))
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalises, in training by the batch's own statistics, which also move the moving ones.
@@ -93,9 +106,14 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
 
     @torch.no_grad()
     def _move(self, mean: Tensor, variance: Tensor) -> None:
-        for moving, batch in zip(self._statistics(), (mean, variance), strict=True):
+        for name, moving, batch in zip(STATISTICS, self._statistics(), (mean, variance), strict=True):
             # The form of assign_moving_average. Both are [channels], in the dtype of the buffers.
-            moving.sub_((moving - batch) * self.decay)
+            averaged = getattr(self, f"{name}_biased") if name in self.debiased else moving
+            averaged.sub_((averaged - batch) * self.decay)
+            if name in self.debiased:
+                # An average that starts at 0 lacks what of the 0 is left in it: _zero_debias of moving_averages.py, 1.15.
+                step = getattr(self, f"{name}_local_step").add_(1)
+                moving.copy_(averaged / (1 - (1 - self.decay) ** step))
         if self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
 
@@ -134,9 +152,11 @@ class BatchNorm1d(_BatchNorm):
         eps: added to the variance.
         momentum: weight of the **old** statistics: 0.99 for tf.layers, 0.999 for slim.
         fused: whether TensorFlow's graph has FusedBatchNorm here. False for tf.layers; slim fuses two axes as well.
-        scale: whether there is a gamma; slim's default is False.
+        scale: whether there is a gamma; slim's default is False. "fixed" for one that is not trained, a buffer.
         center: whether there is a beta.
         fused_epsilon_floor: least epsilon when fused; 0 for TensorFlow 2, which has none.
+        zero_debias: whether the moving statistics, or the "mean" alone, make up for their start at zero, as those of
+            assign_moving_average do. Each has its own buffers for it, as in a checkpoint of TensorFlow's.
 
     Raises:
         LikeTfError: the momentum is not in [0, 1].
@@ -150,11 +170,12 @@ class BatchNorm1d(_BatchNorm):
         eps: float = 1e-3,
         momentum: float = 0.99,
         fused: bool = False,
-        scale: bool = True,
+        scale: Scale = True,
         center: bool = True,
         fused_epsilon_floor: float = FUSED_EPSILON_FLOOR,
+        zero_debias: ZeroDebias = False,
     ) -> None:
-        super().__init__(num_features, eps, momentum, fused, scale, center, fused_epsilon_floor)
+        super().__init__(num_features, eps, momentum, fused, scale, center, fused_epsilon_floor, zero_debias)
 
     def _check_axes(self, input: Tensor) -> None:
         if input.dim() not in (2, 3):
@@ -172,9 +193,11 @@ class BatchNorm2d(_BatchNorm):
         eps: added to the variance.
         momentum: weight of the **old** statistics: 0.99 for tf.layers, 0.999 for slim.
         fused: whether TensorFlow's graph has FusedBatchNorm here, as tf.layers and slim give four axes.
-        scale: whether there is a gamma; slim's default is False.
+        scale: whether there is a gamma; slim's default is False. "fixed" for one that is not trained, a buffer.
         center: whether there is a beta.
         fused_epsilon_floor: least epsilon when fused; 0 for TensorFlow 2, which has none.
+        zero_debias: whether the moving statistics, or the "mean" alone, make up for their start at zero, as those of
+            assign_moving_average do. Each has its own buffers for it, as in a checkpoint of TensorFlow's.
 
     Raises:
         LikeTfError: the momentum is not in [0, 1].
@@ -188,11 +211,12 @@ class BatchNorm2d(_BatchNorm):
         eps: float = 1e-3,
         momentum: float = 0.99,
         fused: bool = True,
-        scale: bool = True,
+        scale: Scale = True,
         center: bool = True,
         fused_epsilon_floor: float = FUSED_EPSILON_FLOOR,
+        zero_debias: ZeroDebias = False,
     ) -> None:
-        super().__init__(num_features, eps, momentum, fused, scale, center, fused_epsilon_floor)
+        super().__init__(num_features, eps, momentum, fused, scale, center, fused_epsilon_floor, zero_debias)
 
     def _check_axes(self, input: Tensor) -> None:
         if input.dim() != 4:

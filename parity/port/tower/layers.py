@@ -7,6 +7,7 @@ import numpy as np
 
 from parity.port.tower.ops import VARIABLE, Op, Tensor, Tower, ops_of, users_of
 from parity.port.tower.simplify import axes_of, number_of
+from parity.port.tower.statistics import moved
 from parity.trace.as_written import as_written
 
 LINEAR, EMBEDDING, DROPOUT = "Linear", "Embedding", "Dropout"
@@ -321,13 +322,14 @@ def _add_statistics(tower: Tower) -> None:
         if op.kind == BATCH_NORM and "batch" in op.attributes:
             batch = op.attributes.pop("batch")
             for write in tower.writes:
-                moved = _moved(write.kind, write.value) if write.is_statistic else None
-                if moved is None:
-                    continue
-                source, decay = moved
-                for index, name in ((1, "mean"), (2, "variance")):
-                    if _comes_from(source, batch[index], index, op):
-                        op.attributes.update({name: write.variable, "decay": decay})
+                found = moved(write.kind, write.value) if write.is_statistic else None
+                for index, name in ((1, "mean"), (2, "variance")) if found is not None else ():
+                    if found is not None and _comes_from(found.source, batch[index], index, op):
+                        op.attributes.update({name: write.variable, "decay": found.decay})
+                        if found.biased:
+                            op.attributes.update({f"{name}_biased": found.biased, f"{name}_step": found.step})
+            if op.attributes.get("variance_biased") and not op.attributes.get("mean_biased"):
+                del op.attributes["mean"], op.attributes["variance"]  # no layer has that
 
 
 def _comes_from(source: Tensor, batch: Op, index: int, norm: Op) -> bool:
@@ -335,32 +337,6 @@ def _comes_from(source: Tensor, batch: Op, index: int, norm: Op) -> bool:
     if batch.kind in FUSED:
         return source.op in (batch, norm) and source.number == index
     return source.op is _unsqueezed(batch.output()).op
-
-
-def _moved(kind: str, value: Tensor) -> tuple[Tensor, float] | None:
-    """The batch's statistic and the weight of the old one, of what is written into a moving statistic."""
-    # assign_moving_average: the statistic goes down by (old - new) * (1 - decay).
-    if kind.startswith("AssignSub") and value.kind == "Mul":
-        for difference, factor in (value.op.inputs, value.op.inputs[::-1]):
-            number = number_of(factor)
-            if number is not None and difference.kind == "Sub":
-                return difference.op.inputs[1], 1 - number
-    if kind in ("Assign", "AssignVariableOp") and value.kind in ("Add", "AddV2"):
-        for old, new in (value.op.inputs, value.op.inputs[::-1]):
-            kept, source = _times_number(old), _times_number(new)
-            # Written by hand: old * decay + new * (1 - decay), the two weights each rounded to float32.
-            if kept and source and _is(kept[0], VARIABLE) and abs(kept[1] + source[1] - 1) < 1e-6:
-                return source[0], kept[1]
-    return None
-
-
-def _times_number(tensor: Tensor) -> tuple[Tensor, float] | None:
-    if tensor.kind == "Mul":
-        for taken, factor in (tensor.op.inputs, tensor.op.inputs[::-1]):
-            number = number_of(factor)
-            if number is not None:
-                return taken, number
-    return None
 
 
 def settings(op: Op) -> tuple[Any, ...]:

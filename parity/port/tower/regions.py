@@ -32,6 +32,7 @@ class Frame(NamedTuple):
 DRAWING_KINDS = (DROPOUT, "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Multinomial")
 WEIGHTS = (
     *("weight", "bias", "mean", "variance"),
+    *("mean_biased", "mean_step", "variance_biased", "variance_step"),
     *("gates_weight", "gates_bias", "candidate_weight", "candidate_bias"),
 )  # attributes of a layer that name a variable
 Frames = Callable[[Op], Sequence[Frame]]

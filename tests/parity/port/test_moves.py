@@ -9,6 +9,7 @@ from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Writer
 from parity.port.tower.moves import moves_of, with_own_moves
 from parity.port.tower.ops import CONST, FEED, VARIABLE, Op, Tower, Write
+from parity.port.tower.statistics import moved
 
 STATES = ("mean/biased", "mean/local_step")
 
@@ -76,6 +77,16 @@ def test_a_statistic_that_is_zero_debiased_is_computed_of_what_was_there_before(
         exec("\n".join(statements), {"torch": torch, "self": module, "y": y})
         assert torch.equal(getattr(module, parameters.mapping()["mean"][0]), average.update(y.mean(0)))
     assert getattr(module, parameters.mapping()[STATES[1]][0]) == 4
+
+
+def test_a_statistic_that_is_zero_debiased_is_recognised_with_the_variables_that_it_is_computed_of():
+    write = Averaged("tower_0", 0).writes[0]
+    power = write.value.op.inputs[1].op.inputs[1].op
+    power.inputs[0] = number(0.875).output()  # as it is folded
+    found = moved(write.kind, write.value)
+    assert (found.source.op.name, found.decay, found.biased, found.step) == ("tower_0/batch", 0.875, *STATES)
+    power.inputs[0] = number(0.5).output()  # not what the average keeps
+    assert moved(write.kind, write.value) is None
 
 
 def test_each_tower_writes_what_it_computes_itself():

@@ -1,11 +1,12 @@
 """How layers are made and called, and poolings and other ops of images."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from parity.port.source.code import ATOM, Code, call, number
+from parity.port.source.parameters import BUFFERS
 from parity.port.source.writer import Writer, writes
 from parity.port.tower.layers import (
     BATCH_NORM,
@@ -177,18 +178,36 @@ def _batch_norm(writer: Writer, op: Op) -> Code:
         eps=repr(known["eps"]),
         momentum=repr(round(known["decay"], 12)),
         fused=known["fused"] if known["fused"] != images else None,
-        scale=None if known.get("weight") else False,
+        scale=_scale(writer, known.get("weight")),
         center=None if known.get("bias") else False,
         # The graph holds the epsilon that is used: TensorFlow 1.15 has raised a small one, TensorFlow 2 raises none.
         fused_epsilon_floor="0.0" if known["fused"] and known["eps"] < LEAST_RAISED_EPSILON else None,
+        zero_debias=_zero_debias(known),
     )
     own = {
         "weight": ("weight", "identity"),
         "bias": ("bias", "identity"),
         "mean": ("running_mean", "identity"),
+        "mean_biased": ("running_mean_biased", "identity"),
+        "mean_step": ("running_mean_local_step", "identity"),
         "variance": ("running_var", "identity"),
+        "variance_biased": ("running_var_biased", "identity"),
+        "variance_step": ("running_var_local_step", "identity"),
     }
     return _layer(writer, op, made.text, own, taken)
+
+
+def _scale(writer: Writer, weight: str | None) -> str | None:
+    """The argument of a batch norm that says whether there is a gamma; None for one that is trained."""
+    if not weight:
+        return "False"
+    return '"fixed"' if writer.parameters.kinds.get(weight) in BUFFERS else None
+
+
+def _zero_debias(known: Mapping[str, Any]) -> str | None:
+    if not known.get("mean_biased"):
+        return None
+    return "True" if known.get("variance_biased") else '"mean"'
 
 
 @writes(LAYER_NORM)

@@ -66,6 +66,27 @@ def tf_fused_formula(tf, np, session, x, gamma, beta, momentum, epsilon):
         return dict(out, inference=opened.run(quiet, {fed: x[0]}))
 
 
+def tf_debiased(tf, np, session, x, momentum, variance_too):
+    """Five steps of assign_moving_average, which makes up for the start at zero unless it is asked not to."""
+    from tensorflow.python.training.moving_averages import assign_moving_average
+
+    fed = tf.placeholder(x.dtype, x.shape[1:])
+    batch = tf.nn.moments(fed, list(range(x.ndim - 2)))
+    names = "mean", "variance"
+    with tf.variable_scope("norm"):
+        moving = [tf.get_variable(name, initializer=tf.zeros(x.shape[-1], x.dtype), trainable=False) for name in names]
+        updates = [
+            assign_moving_average(old, new, momentum, zero_debias=name == "mean" or variance_too)
+            for name, old, new in zip(names, moving, batch)  # noqa: B905 - Python 3.7 reads it
+        ]
+    with session() as opened:
+        steps = []
+        for step in range(len(x)):
+            opened.run(updates, {fed: x[step]})
+            steps.append(opened.run(moving))
+        return {name: np.array([each[number] for each in steps]) for number, name in enumerate(names)}
+
+
 def _torch(make, x, gamma, beta):
     """The same steps on torch's side, results in TensorFlow's layout."""
     dtype = torch.tensor(x).dtype
@@ -228,3 +249,29 @@ def test_it_runs_under_distributed_data_parallel(tmp_path):
 def test_what_does_not_fit_is_refused(call, message):
     with pytest.raises(like_tf.LikeTfError, match=message):
         call()
+
+
+@pytest.mark.parametrize("variance_too", [False, True])
+@pytest.mark.parametrize("momentum", [0.9, 0.999])
+@pytest.mark.parametrize("shape", [(16, 5), (6, 4, 3, 5)])
+def test_statistics_that_make_up_for_their_start_at_zero_are_tensorflows_after_every_step(
+    tf, shape, momentum, variance_too
+):
+    x, _, _ = _inputs(shape)
+    want = tf(tf_debiased, x=x, momentum=momentum, variance_too=variance_too)
+    make = like_tf.BatchNorm1d if len(shape) == 2 else like_tf.BatchNorm2d
+    debiased = True if variance_too else "mean"
+    layer = make(shape[-1], momentum=momentum, fused=False, zero_debias=debiased).double()
+    layer.running_var.zero_()  # as the script of the other side has it
+    for step, one in enumerate(np.ascontiguousarray(np.moveaxis(x, -1, 2))):
+        layer(torch.tensor(one))
+        assert_close(layer.running_mean, want["mean"][step], 1e-12)
+        assert_close(layer.running_var, want["variance"][step], 1e-12)
+
+
+def test_a_gamma_that_is_not_trained_is_a_buffer():
+    layer = like_tf.BatchNorm2d(3, scale="fixed", fused=False)
+    assert [name for name, _ in layer.named_parameters()] == ["bias"]
+    layer.weight.fill_(2.0)
+    x = torch.randn(4, 3, 5, 5)
+    assert torch.allclose(layer(x), 2 * like_tf.BatchNorm2d(3, fused=False)(x))
