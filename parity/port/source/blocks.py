@@ -1,14 +1,15 @@
 """Blocks of a module: regions of the model that become classes, each called as a layer is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from parity.port.source.citations import common
 from parity.port.source.code import Code, call
 from parity.port.source.layer_names import name_layers
 from parity.port.source.ops.layers import is_channels_first
 from parity.port.source.parameters import Held, Parameters
 from parity.port.source.writer import Writer, writes
-from parity.port.tower.layers import BATCH_NORM, CONVOLUTION_LAYERS, TRANSPOSED_CONVOLUTION
+from parity.port.tower.layers import BATCH_NORM, CONVOLUTION_LAYERS, LAYERS, TRANSPOSED_CONVOLUTION
 from parity.port.tower.ops import Op, Tensor
 from parity.port.tower.regions import CALLED_BLOCK, DRAWING_KINDS, Frame, Region, contracted
 
@@ -39,7 +40,7 @@ class Block:
       arguments: of its forward.
       body: statements of its forward.
       chained: whether it only calls the blocks inside, one on what the one before gives.
-      cited: where the script has it.
+      frames: the lines of the script that all of it is made in, outermost first.
     """
 
     attribute: str
@@ -48,6 +49,7 @@ class Block:
     arguments: list[str]
     body: list[str] = field(default_factory=list)
     chained: bool = False
+    frames: Sequence[Frame] = ()
 
     def of(self, held: Held) -> Held:
         """Returns where the module that holds the block has what the block has."""
@@ -98,6 +100,7 @@ def _written(writer: Writer, region: Region, first: list[Tensor]) -> Block:
     attribute = known.attribute if known is not None else held.planned.get(region) or held.name("block")
     parameters = known.parameters if known is not None else held.inside(region.variables)
     block = Block(attribute, region, parameters, list(ARGUMENTS[: len(region.taken)]))
+    block.frames = common(writer.frames(op) for op in inside if op.kind in LAYERS)
     items = contracted(inside, region.children)
     name_layers(items, block.parameters, writer.frames)
     names = dict(zip(region.taken, block.arguments, strict=True))

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from parity.port.source.blocks import Block
+from parity.port.source.citations import Citations, without_room
 from parity.port.source.parameters import Layer, Parameters
 from parity.port.tower.regions import Frame
-from parity.trace.escape import one_line
 
 # What the arguments of a layer are called, in order.
 ARGUMENT_ROLES = {
@@ -78,10 +78,12 @@ class Classes:
     Attributes:
       found: in an order in which each comes after those that it uses.
       made: by block, the expression that makes it.
+      named: the functions of the script that their comments name, by file and name.
     """
 
     found: list[Class] = field(default_factory=list)
     made: dict[Block, str] = field(default_factory=dict)
+    named: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, parameters: Parameters) -> None:
         """Adds the classes of what a module holds."""
@@ -100,26 +102,25 @@ class Classes:
             for name, group in zip(names, groups.values(), strict=True):
                 self.found.append(self._class(name, group))
 
-    def statements(self, parameters: Parameters, general: bool = False, lines: bool = True) -> list[str]:
+    def statements(
+        self, parameters: Parameters, general: bool = False, citations: Citations | None = None
+    ) -> list[str]:
         """Returns the statements that make what a module holds.
 
         Args:
           parameters: what it holds.
           general: whether layers are made by the expression that they have in common with others.
-          lines: whether each says which line of the script it is.
+          citations: of the lines of the script; None for none.
         """
-        found, line = [], ""
+        found = []
         for each in parameters.order:
-            if isinstance(each, Layer):
-                comment = f"  # {one_line(each.line)}" if each.line not in ("", line) and lines else ""
-                line = each.line
-                found.append(f"self.{each.attribute} = {(general and each.general) or each.made}{comment}")
-            else:
-                found.append(f"self.{each.attribute} = {self.made[each]}")
+            made = ((general and each.general) or each.made) if isinstance(each, Layer) else self.made[each]
+            statement = f"self.{each.attribute} = {made}"
+            found.append(statement + (citations.of(each.frames, statement) if citations is not None else ""))
         return [*found, *parameters.statements()]
 
     def _statements(self, block: Block, general: bool) -> list[str]:
-        return [*self.statements(block.parameters, general, lines=False), "", *block.body]
+        return [*self.statements(block.parameters, general), "", *block.body]
 
     def _class(self, name: str, group: list[Block]) -> Class:
         written = [self._statements(block, False) for block in group]
@@ -148,14 +149,19 @@ class Classes:
     def _put(self, name: str, group: list[Block], lines: tuple[list[str], list[str]], arguments: "Arguments") -> Class:
         made, body = lines
         kept = [f"self.{own} = {own}" for own, _ in arguments.named if any(f"self.{own}" in line for line in body)]
-        comments = [{_comment(line) for line in same} for same in zip(*map(self._cited, group), strict=True)]
-        made = [line + (found.pop() if len(found) == 1 else "") for line, found in zip(made, comments, strict=True)]
+        comments = [{_comment(line) for line in same} for same in zip(*self._cited(group), strict=True)]
+        pairs = zip(made, comments, strict=True)
+        made = [without_room(line + (found.pop() if len(found) == 1 else "")) for line, found in pairs]
         types = [(own, "int" if all(each.isdigit() for each in values) else "float") for own, values in arguments.named]
         first = group[0]
         return Class(name, first.cited, types, [*kept, *made], first.arguments, body, len(first.region.given))
 
-    def _cited(self, block: Block) -> list[str]:
-        return self.statements(block.parameters)
+    def _cited(self, group: list[Block]) -> list[list[str]]:
+        """The statements of each block of a group, with what they have in common cited in the same way."""
+        citations = [Citations(each.cited, {*self.named}) for each in group]
+        found = [self.statements(block.parameters, citations=own) for block, own in zip(group, citations, strict=True)]
+        self.named |= citations[0].named
+        return found
 
     def _names(self, groups: list[list[Block]]) -> list[str]:
         """A name for each group of blocks: of the function, of the scope, of what it has and others of that name lack."""

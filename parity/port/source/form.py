@@ -195,6 +195,8 @@ def _is_typed(node: ast.expr, known: Mapping[str, bool]) -> bool:
         return known.get(node.id, False)
     if isinstance(node, ast.BinOp):
         return _is_typed(node.left, known) and _is_typed(node.right, known)
+    if isinstance(node, ast.IfExp):
+        return _is_typed(node.body, known) and _is_typed(node.orelse, known)
     if isinstance(node, ast.UnaryOp):
         return _is_typed(node.operand, known)
     if isinstance(node, ast.Subscript):

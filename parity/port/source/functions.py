@@ -22,7 +22,7 @@ from parity.port.tower.ops import FEED, LOOP, VARIABLE, Op, Tensor, Tower, Write
 from parity.port.tower.reader import Reader
 from parity.port.tower.regions import Frame, Frames, contracted, regions_of, whole_call
 from parity.port.tower.simplify import simplify
-from parity.port.tower.terms import in_first_only, terms_of, with_decay
+from parity.port.tower.terms import DECAY, in_first_only, terms_of, with_decay
 from parity.trace.arrays import Array
 from parity.trace.escape import is_argument
 
@@ -40,6 +40,7 @@ class Function:
       body: its statements.
       gives: number of tensors that it returns.
       returned: what the script calls that.
+      frame: a line of the script's function that it is, None where there is none.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Function:
     body: list[str]
     gives: int = 1
     returned: str = ""
+    frame: Frame | None = None
 
 
 @dataclass
@@ -235,7 +237,14 @@ def _loss(
     if any(re.search(r"\bmodule\.", line) for line in body):
         body = ["module: Model = model.module", *body]
     name = f"loss_{identifier(section[0])}" if section[1] else "loss"
-    return Function(name, ["model", *arguments.values()], body, returned="loss"), writer.refused
+    made_in = [_made_in(each.op, names.frames) for each in common if each.kind != DECAY]
+    frame = next((each for each in made_in if each is not None), None)
+    return Function(name, ["model", *arguments.values()], body, returned="loss", frame=frame), writer.refused
+
+
+def _made_in(op: Op, frames: Frames) -> Frame | None:
+    """The innermost line of the script that makes an op in a function."""
+    return next((each for each in reversed(frames(op)) if not each.function.startswith("<")), None)
 
 
 def _output_names(outputs: Sequence[Tensor], names: Names, taken: list[str]) -> list[str]:

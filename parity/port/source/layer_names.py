@@ -82,7 +82,9 @@ def _of_layer(op: Op, variable: str, parameters: Parameters, frames: Frames) -> 
     *scopes, leaf = parameters.short(variable).split("/")
     named = "_".join(identifier(each, "") for each in scopes if not AUTOMATIC.fullmatch(each)).strip("_")
     if op.kind in (BATCH_NORM, LAYER_NORM):
-        return _of_norm(named, bool(scopes) and not AUTOMATIC.fullmatch(scopes[-1]))
+        # In a scope with another layer's weights it is the norm of that layer.
+        has_own_scope = bool(scopes) and not parameters.weights_in(variable.rpartition("/")[0])
+        return _of_norm(named, has_own_scope and not AUTOMATIC.fullmatch(scopes[-1]))
     if not scopes or parameters.weights_in(variable.rpartition("/")[0]) > 1:
         own = _of_variable(leaf)
         named = "_".join(each for each in (named, own) if each)

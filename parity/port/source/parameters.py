@@ -1,11 +1,12 @@
 """The parameters and layers of a generated module: what each is called, how it is made, and what it is mapped to."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parity.port.source.code import ATOM, Code, array, identifier
+from parity.port.tower.regions import Frame
 from parity.trace.arrays import Array
 
 if TYPE_CHECKING:
@@ -54,14 +55,14 @@ class Layer:
       attribute: its name in the module.
       made: the expression that makes it.
       mapped: by name of the script's variable, the name of the layer's own parameter or buffer and the transform.
-      line: where the script makes it, "" where that is not known.
+      frames: the lines of the script that it is made in, outermost first.
       general: another expression that makes it, which layers that differ in their numbers only have in common.
     """
 
     attribute: str
     made: str
     mapped: dict[str, tuple[str, str]]
-    line: str = ""
+    frames: Sequence[Frame] = ()
     general: str = ""
 
 
@@ -127,7 +128,7 @@ class Parameters:
         scope: str,
         made: str,
         mapped: dict[str, tuple[str, str]],
-        line: str,
+        frames: Sequence[Frame] = (),
         general: str = "",
     ) -> Layer:
         """Returns the layer with a key, made where there is none yet.
@@ -137,12 +138,12 @@ class Parameters:
           scope: what it may be called: the scope of its variables.
           made: the expression that makes it.
           mapped: as of `Layer`.
-          line: of the script.
+          frames: as of `Layer`.
           general: as of `Layer`.
         """
         if key not in self.layers:
             planned = next((self.planned[name] for name in mapped if name in self.planned), "")
-            self.layers[key] = Layer(planned or self.name(scope), made, mapped, line, general)
+            self.layers[key] = Layer(planned or self.name(scope), made, mapped, frames, general)
             self.order.append(self.layers[key])
         return self.layers[key]
 

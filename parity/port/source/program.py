@@ -9,6 +9,7 @@ import numpy as np
 from parity.experiment.replay.script import Part, parts_of
 from parity.mapping.variable_map import table
 from parity.port.source.blocks import BlocksDiffer
+from parity.port.source.citations import Citations, comment
 from parity.port.source.classes import Class, Classes
 from parity.port.source.form import TENSOR, indented, typed, wrapped
 from parity.port.source.functions import Function, Names, Written, write_part
@@ -205,7 +206,7 @@ def _imports(text: str) -> Iterator[str]:
 
 
 def _class(one: Class) -> Iterator[str]:
-    yield from wrapped(f"class {one.name}(nn.Module):{_cited(one.frame)}")
+    yield from wrapped(f"class {one.name}(nn.Module):{comment(one.frame)}")
     arguments = ["self", *(f"{name}: {kind}" for name, kind in one.arguments)]
     made = [f"def __init__({', '.join(arguments)}) -> None:", "    super().__init__()"]
     yield from indented([*made, *indented(one.made)])
@@ -213,17 +214,14 @@ def _class(one: Class) -> Iterator[str]:
     yield from indented([*_defined(Function("forward", ["self", *one.taken], one.body, one.gives), "self")])
 
 
-def _cited(frame: Frame | None) -> str:
-    return f"  # {one_line(frame.file)}:{frame.line} {one_line(frame.function)}()" if frame else ""
-
-
 def _module(parameters: Parameters, classes: Classes, written: list[Written], frame: Frame | None) -> Iterator[str]:
-    yield from wrapped(f"class Model(nn.Module):{_cited(frame)}")
+    yield from wrapped(f"class Model(nn.Module):{comment(frame)}")
     buffers = parameters.buffers()
     yield from (f"    {name}: {TENSOR}" for name in buffers)
     if buffers:
         yield ""
-    made = ["def __init__(self) -> None:", "    super().__init__()", *indented(classes.statements(parameters))]
+    held = classes.statements(parameters, citations=Citations(frame, classes.named))
+    made = ["def __init__(self) -> None:", "    super().__init__()", *indented(held)]
     yield from indented(made)
     if len(written) > 1:
         yield ""
@@ -239,7 +237,7 @@ def _defined(function: Function, first: str, gives: str = "") -> Iterator[str]:
     each = ", ".join([TENSOR] * function.gives) if function.gives <= MOST_TYPES_LISTED else f"{TENSOR}, ..."
     gives = gives or (TENSOR if function.gives == 1 else f"tuple[{each}]")
     arguments = ", ".join([first, *(f"{name}: {TENSOR}" for name in own)])
-    yield from wrapped(f"def {function.name}({arguments}) -> {gives}:")
+    yield from wrapped(f"def {function.name}({arguments}) -> {gives}:{comment(function.frame)}")
     yield from indented(typed(function.body, own, function.returned))
 
 

@@ -7,6 +7,7 @@ from parity.port.tower.ops import CONST, FEED, LOOP_MEMBERS, OPEN, SETTING, VARI
 from parity.port.tower.simplify import number_of
 
 DECAY = "WeightDecay"
+Factor = float | Tensor
 
 
 def terms_of(loss: Tensor) -> list[Tensor]:
@@ -17,9 +18,12 @@ def terms_of(loss: Tensor) -> list[Tensor]:
 
 
 def with_decay(terms: Sequence[Tensor]) -> list[Tensor]:
-    """Returns the terms with those that are half a weight's squared norm, times the same number, joined."""
+    """Returns the terms with those that are half a weight's squared norm, times the same number, joined.
+
+    A number that is computed, as one that depends on the epoch, is what the joined term takes first.
+    """
     found: list[Tensor] = []
-    groups: dict[float, list[tuple[Tensor, Op]]] = {}
+    groups: dict[Factor, list[tuple[Tensor, Op]]] = {}
     for term in terms:
         decays = _decays(term)
         if decays is None:
@@ -28,21 +32,28 @@ def with_decay(terms: Sequence[Tensor]) -> list[Tensor]:
             groups.setdefault(factor, []).append((weight, term.op))
     for factor, group in groups.items():
         last = max((op for _, op in group), key=lambda op: op.place)
-        weights = [weight for weight, _ in group]
-        found.append(Op(DECAY, last.name, weights, {"factor": factor}, [()], last.dtypes, last.place).output())
+        taken = [factor] if isinstance(factor, Tensor) else []
+        taken += [weight for weight, _ in group]
+        known = {"factor": None if isinstance(factor, Tensor) else factor}
+        found.append(Op(DECAY, last.name, taken, known, [()], last.dtypes, last.place).output())
     return found
 
 
-def _decays(term: Tensor) -> list[tuple[float, Tensor]] | None:
+def _decays(term: Tensor) -> list[tuple[Factor, Tensor]] | None:
     """The weights whose squared norms a term is the sum of, each with its factor; None of anything else."""
     if term.kind == "L2Loss":
         return [(1.0, term.op.inputs[0])] if term.op.inputs[0].kind == VARIABLE else None
     if term.kind == "Mul":
         for summed, factor in (term.op.inputs, term.op.inputs[::-1]):
             number, inside = number_of(factor), _decays(summed)
-            if number is not None and inside is not None:
+            if inside is None or (number is None and factor.shape != ()):
+                continue
+            if number is None and all(own == 1 for own, _ in inside):
+                return [(factor, weight) for _, weight in inside]
+            numbers = [(own, weight) for own, weight in inside if not isinstance(own, Tensor)]
+            if number is not None and len(numbers) == len(inside):
                 # As written: 2 * 0.5 * 0.001 is no number of the script's, but products of one factor are.
-                return [(number if own == 1 else number * own, weight) for own, weight in inside]
+                return [(number if own == 1 else number * own, weight) for own, weight in numbers]
     if term.kind in ("Add", "AddV2", "AddN"):
         parts = [_decays(each) for each in term.op.inputs]
         if all(each is not None for each in parts):

@@ -1,6 +1,7 @@
 """Classes that a port has for the blocks of a model, on models of a few ops."""
 
 from parity.port.source import program  # noqa: F401  it fills the tables of writers
+from parity.port.source.citations import Citations
 from parity.port.source.classes import Classes
 from parity.port.source.layer_names import name_layers
 from parity.port.source.parameters import Parameters
@@ -64,7 +65,7 @@ def test_blocks_that_differ_in_their_widths_are_one_class():
     assert (block.name, block.arguments) == ("Block", [("channels", "int")])
     assert block.made == [
         "self.first = nn.Conv2d(channels, 2 * channels, 3, padding=1, bias=False)",
-        "self.second = nn.Conv2d(2 * channels, channels, 1, bias=False)",
+        "self.second = nn.Conv2d(2 * channels, channels, 1, bias=False)  # train.py:11",
     ]
     assert block.body == ["activated = F.relu(self.first(x))", "return x + self.second(activated)"]
     assert (block.frame.file, block.frame.line, block.frame.function) == ("train.py", 10, "block")
@@ -154,3 +155,47 @@ def test_a_block_that_is_called_twice_is_made_once():
     classes, module, _ = model.written(output)
     assert len(classes.found) == 1
     assert sum("= Shared()" in line or "= Block()" in line for line in module) == 1
+
+
+def test_each_function_of_the_script_is_named_where_it_is_first_met():
+    model = Made()
+    conv = Frame("layers.py", 7, "conv", "return tf.nn.conv2d(x, w)")
+
+    def stack(line):
+        return CALL, IN_NETWORK._replace(line=line), conv
+
+    x = model.conv("one", model.x, 4, frames=stack(20))
+    x = model.conv("two", x, 4, frames=stack(21))
+    x = model.conv("three", x, 4, frames=stack(21))
+    output = model.conv("four", x, 2, frames=stack(23))
+    parameters = model.written(output)[2]
+    statements = Classes().statements(parameters, citations=Citations(IN_NETWORK, set()))
+    assert [line.partition("  # ")[2] for line in statements] == [
+        "layers.py:7 conv()",
+        "train.py:21",
+        "",
+        "train.py:23",
+    ]
+    without = Classes().statements(parameters, citations=Citations(None, {("layers.py", "conv")}))
+    assert [line.partition("  # ")[2] for line in without] == ["layers.py:7", "", "", ""]
+
+
+def test_a_line_of_the_script_for_which_there_is_no_room_is_left_out_and_a_function_is_not():
+    statement = f"self.x = {'y' * 90}"
+    assert Citations(None).of([CALL, IN_NETWORK._replace(function="<module>")], statement) == ""
+    assert Citations(None).of([CALL, IN_NETWORK], statement) == "  # train.py:20 network()"
+
+
+def test_the_norm_of_a_layer_in_its_scope_is_called_after_the_layer():
+    model = Made()
+    names = {"a": "conv", "norm": "alone"}
+    for scope, after in names.items():
+        x = model.conv(scope, model.x, 4)
+        model.shapes[f"{scope}/gamma"] = model.shapes[f"{after}/gamma"] = (4,)
+        known = {"bias": None, "mean": None, "variance": None, "eps": 0.001, "fused": True}
+        for name in (scope, after):
+            model.add("BatchNorm", f"tower_0/{name}/norm", x, weight=f"{name}/gamma", **known)
+    parameters = Parameters(model.shapes, dict.fromkeys(model.shapes, "var"))
+    name_layers(model.ops, parameters, lambda op: ())
+    assert parameters.planned["a/gamma"] == "a_norm"
+    assert parameters.planned["alone/gamma"] == "alone"

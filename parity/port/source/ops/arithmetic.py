@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parity.port.source.code import ATOM, SIGNED, Code, call, infix, method
+from parity.port.source.code import ATOM, COMPARISON, SIGNED, Code, call, infix, method
 from parity.port.source.writer import Writer, scalar, writes
 from parity.port.tower.fold import CHOICE
 from parity.port.tower.ops import CONST, VARIABLE, Op, Tensor
@@ -197,7 +197,7 @@ def _named_together(writer: Writer, op: Op) -> list[Code]:
 @writes(CHOICE)
 def _branches(writer: Writer, op: Op) -> Code:
     condition, yes, no = (writer.code(each) for each in op.inputs)
-    return Code(f"({yes.text} if {condition.text} else {no.text})")
+    return Code(f"{yes.within(COMPARISON)} if {condition.within(COMPARISON)} else {no.within(COMPARISON)}", -1)
 
 
 @writes("Select", "SelectV2")

@@ -23,9 +23,12 @@ DECAY_RULES: tuple[tuple[str, Rule], ...] = (
 
 @writes(DECAY)
 def _weight_decay(writer: Writer, op: Op) -> Code:
-    names = [each.op.name for each in op.inputs]
+    computed = op.attributes["factor"] is None
+    names = [each.op.name for each in op.inputs[computed:]]
+    writer.assign(op.inputs[:computed])
+    factor = writer.code(op.inputs[0]) if computed else number(op.attributes["factor"])
     if len(names) == 1:
-        return _times(op, call("like_tf.l2_loss", writer.parameters.whole(names[0], writer.owner)))
+        return _times(factor, call("like_tf.l2_loss", writer.parameters.whole(names[0], writer.owner)))
     decay = writer.new_name("decay")
     written = _by_rule(names, writer.parameters, writer.owner)
     if not written:
@@ -36,11 +39,11 @@ def _weight_decay(writer: Writer, op: Op) -> Code:
             writer.statements.append(f"{decayed} = [{', '.join(listed)}]")
             written = f"weight in {decayed}"
     writer.statements.append(f"{decay} = sum(like_tf.l2_loss(weight) for {written})")
-    return _times(op, Code(decay))
+    return _times(factor, Code(decay))
 
 
-def _times(op: Op, norm: Code) -> Code:
-    return norm if op.attributes["factor"] == 1 else infix(number(op.attributes["factor"]), "*", norm)
+def _times(factor: Code, norm: Code) -> Code:
+    return norm if factor.text == "1" else infix(factor, "*", norm)
 
 
 def _by_rule(names: Iterable[str], parameters: Parameters, owner: str) -> str:

@@ -29,7 +29,7 @@ def _layer(
     """The call of a layer, which the module gets where it has none yet."""
     mapped = {op.attributes[name]: own for name, own in parameters.items() if op.attributes.get(name)}
     scope = writer.parameters.scope_of(next(iter(mapped), op.name))
-    layer = writer.parameters.layer(settings(op), scope, made, mapped, writer.lines(op), general)
+    layer = writer.parameters.layer(settings(op), scope, made, mapped, writer.frames(op), general)
     return call(f"{writer.owner}.{layer.attribute}", x)
 
 

@@ -241,7 +241,7 @@ def cell_layer(writer: Writer, op: Op) -> str:
     }
     scope = parameters.scope_of(gates)
     scope = scope.removesuffix("/gates") if op.kind == GRU_CELL else scope
-    layer = parameters.layer(settings(op), scope, made.text, mapped, writer.lines(op))
+    layer = parameters.layer(settings(op), scope, made.text, mapped, writer.frames(op))
     return f"{writer.owner}.{layer.attribute}"
 
 
