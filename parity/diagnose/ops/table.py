@@ -37,21 +37,20 @@ def _stack(arguments: Arguments, attributes: Attributes) -> Array:
 
 
 def _where(arguments: Arguments, attributes: Attributes) -> Array:
-    condition, one, other = (np.asarray(each) for each in arguments[:3])
+    condition, one, other = (np.asarray(each) for each in arguments)
     condition = condition.astype(bool)
     if condition.ndim == 1 < one.ndim:  # a graph's first Select chooses rows
-        condition = condition.reshape(-1, *[1] * (one.ndim - 1))
+        condition = condition.reshape(len(condition), *[1] * (one.ndim - 1))
     return np.where(condition, one, other)
 
 
 def _masked_fill(arguments: Arguments, attributes: Attributes) -> Array:
     x, mask = np.asarray(arguments[0], np.float64), np.asarray(arguments[1]).astype(bool)
-    return np.where(mask, float(_set("value", "2", arguments, attributes, -np.inf)), x)
+    return np.where(mask, float(_set("value", "2", arguments, attributes)), x)
 
 
 def _clip(arguments: Arguments, attributes: Attributes) -> Array:
-    low = _set("min", "1", arguments, attributes, -np.inf)
-    high = _set("max", "2", arguments, attributes, np.inf)
+    low, high = _set("min", "1", arguments, attributes), _set("max", "2", arguments, attributes)
     return np.clip(np.asarray(arguments[0], np.float64), low, high)
 
 
@@ -65,7 +64,7 @@ def _linear(arguments: Arguments, attributes: Attributes) -> Array:
 
 
 def _scores(arguments: Arguments, attributes: Attributes) -> Array:
-    query, key = (np.asarray(each, np.float64) for each in arguments[:2])
+    query, key = (np.asarray(each, np.float64) for each in arguments)
     return np.asarray(query @ key.swapaxes(-1, -2))
 
 
