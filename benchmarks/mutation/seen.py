@@ -1,5 +1,6 @@
 """The map of the lines each test runs: gathered once, kept in a file, gathered anew for tests whose file has changed."""
 
+import ast
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import NamedTuple
 from mutation.draw import Mutant, digest
 from mutation.imports import Imports
 from mutation.sites import MODULE
+
+AT_IMPORT = (MODULE, "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # what Python calls what a table is made in
 
 
 class Block(NamedTuple):
@@ -96,14 +99,14 @@ class Seen:
 
         These are the tests that run a line of the statement. Where nobody does, or the module is not the one that was
         watched, they are those that enter the function, else those that enter one of the module, as for what stands outside
-        functions, else, as for a module of tables, those of files that import it.
+        functions, else, as for a module of tables or types, those of files that import it.
         """
         path, site = mutant.path, mutant.site
         module = digest(self._root / path)
         blocks = {block for known in self.tests.values() for block in known.blocks if block.path == path}
         inside = {block for block in blocks if block.function == site.function}
         at = {block for block in blocks if site.statement and block.module == module and block.runs(site.statement)}
-        right = at or (inside if site.function != MODULE else set()) or blocks
+        right = at or (inside if site.function != MODULE else set()) or self._called(blocks)
         found = [test for test, known in self.tests.items() if known.blocks & right]
         if not found:
             found = [test for test in self.tests if path in self._imports.reached(test.partition("::")[0])]
@@ -111,6 +114,19 @@ class Seen:
         for test in found:
             seconds[test.partition("::")[0]] += self.tests[test].seconds
         return sorted(found, key=lambda test: (seconds[test.partition("::")[0]], test.partition("::")[0]))
+
+    def _called(self, blocks: set[Block]) -> set[Block]:
+        """Blocks of functions: who only imports a module runs its tables and its classes, and looks at none."""
+        trees = {path: ast.parse((self._root / path).read_text()) for path in {block.path for block in blocks}}
+        classes = {
+            (path, node.name)
+            for path, tree in trees.items()
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef)
+        }
+        return {
+            block for block in blocks if block.function not in AT_IMPORT and (block.path, block.function) not in classes
+        }
 
     def _keep(self) -> None:
         places: dict[Block, int] = {}

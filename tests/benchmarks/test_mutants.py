@@ -118,11 +118,13 @@ def far(one):
 def test_the_tests_that_run_a_line_are_shown_its_mutants_the_quickest_file_first(tools, tmp_path):
     _, draw, seen, sites = tools
     (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_start.py").write_text("import subprocess\n")
     for name in ("slow", "quick", "other"):
         (tmp_path / "tests" / f"test_{name}.py").write_text("from parity.tables import X\n")
     (tmp_path / "parity").mkdir()
     judge = "parity/judge.py"
-    for path, text in ((judge, MODULE_OF_TWO), ("parity/tables.py", "X = 1\n"), ("parity/unknown.py", MODULE_OF_TWO)):
+    tables = "X = 1\n\n\nclass Row:\n    size = 5\n"
+    for path, text in ((judge, MODULE_OF_TWO), ("parity/tables.py", tables), ("parity/unknown.py", MODULE_OF_TWO)):
         (tmp_path / path).write_text(text)
 
     def mutant(before, path=judge):
@@ -132,19 +134,22 @@ def test_the_tests_that_run_a_line_are_shown_its_mutants_the_quickest_file_first
             if site.before == before
         )
 
-    def block(function, *lines):
-        return seen.Block(judge, draw.digest(tmp_path / judge), function, (0, *lines))
+    def block(function, *lines, path=judge):
+        return seen.Block(path, draw.digest(tmp_path / path), function, (0, *lines))
 
     known = seen.Seen(tmp_path / "seen.json", tmp_path)
     slow, quick, other = (f"tests/test_{name}.py::test" for name in ("slow", "quick", "other"))
+    importing = [block(function, 1, path="parity/tables.py") for function in ("<module>", "Row")]
     known.tests = {
         slow: seen.Known(9.0, frozenset([block("near", 3, 4)])),
         quick: seen.Known(0.1, frozenset([block("near", 3, 5)])),
         other: seen.Known(0.2, frozenset([block("far", 9)])),
+        "tests/test_start.py::test": seen.Known(3.0, frozenset(importing)),
     }
     assert known.of(mutant("one")) == [quick, slow]
     assert known.of(mutant("1")) == [slow] and known.of(mutant("2")) == [quick] and known.of(mutant("3")) == [other]
-    assert known.of(mutant("1", "parity/tables.py")) == [quick, other, slow]  # by what they import
+    for change in ("1", "5"):  # by what they import, also where a process that is watched has imported it
+        assert known.of(mutant(change, "parity/tables.py")) == [quick, other, slow]
     assert known.of(mutant("1", "parity/unknown.py")) == []
     assert known.missing(["tests/test_slow.py"]) == ["tests/test_slow.py"]
     (tmp_path / judge).write_text("LIMIT = 7\n" + MODULE_OF_TWO)  # the lines are others, the functions are there

@@ -186,6 +186,10 @@ PROVEN_IN = {
 }
 
 
+def test_every_cause_says_how_it_is_found_to_hold():
+    assert not [name for name, row in CAUSES.items() if not row.proof]
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_row_says_how_the_module_that_names_a_cause_proves_it(path):
     proof = PROVEN_IN.get(path.parent.name) if path.parent.parent.name == "diagnose" else None
