@@ -21,6 +21,7 @@ from parity.port.source.program import Port
 from parity.port.training.rates import RATE_ARGUMENT
 from parity.trace import GLOBAL_STEP, Trace
 from parity.worker.launch import DEFAULT_SILENCE
+from parity.worker.process import SideProcess
 
 MODULE, PROGRAM = "port", "train"
 OPTIMIZER, SCHEDULE, AVERAGES_FUNCTION = "optimizer", "schedule", "averages"  # functions of the port
@@ -75,7 +76,13 @@ def prove(port: Port, trace: Path, silence: float, tick: Progress = silent) -> R
         return prove_folder(Path(name), trace, silence, tick)
 
 
-def prove_folder(folder: Path, trace: Path, silence: float = DEFAULT_SILENCE, tick: Progress = silent) -> Result:
+def prove_folder(
+    folder: Path,
+    trace: Path,
+    silence: float = DEFAULT_SILENCE,
+    tick: Progress = silent,
+    side: SideProcess | None = None,
+) -> Result:
     """Proves the port in a folder, as it is there: edited or not.
 
     Args:
@@ -83,6 +90,7 @@ def prove_folder(folder: Path, trace: Path, silence: float = DEFAULT_SILENCE, ti
       trace: what it was written from.
       silence: seconds without a heartbeat after which the port is ended.
       tick: called with how far it is.
+      side: a torch process that somebody else ends; by default one is started and ended here.
 
     Raises:
       PortError: there is no port in the folder.
@@ -103,7 +111,7 @@ def prove_folder(folder: Path, trace: Path, silence: float = DEFAULT_SILENCE, ti
     with tempfile.TemporaryDirectory(prefix="parity-proof-") as out:
         rates = [line for part in parts if modules.get(part.name) == RATES_MODULE for line in _fed(part, optimizers)]
         (Path(out) / f"{RATES_MODULE}.py").write_text("\n".join([f"import {MODULE}", *rates, ""]), encoding="utf-8")
-        side = session.Port(
+        candidate = session.Port(
             f"{MODULE}:Model",
             {name: f"{MODULE}:loss{suffix}" for name, suffix in suffixes.items()},
             {name: f"{modules[name]}:{function}" for name, function in optimizers.items()},
@@ -112,7 +120,7 @@ def prove_folder(folder: Path, trace: Path, silence: float = DEFAULT_SILENCE, ti
             program=PROGRAM if whole else "",
             schedules={name: f"{modules.get(name, MODULE)}:{function}" for name, function in schedules.items()},
         )
-        return session.replay(trace, side, folder / WRITTEN_MAPPING, Path(out) / "replay", tick)
+        return session.replay(trace, candidate, folder / WRITTEN_MAPPING, Path(out) / "replay", tick, side=side)
 
 
 def _read(path: Path) -> str:

@@ -50,6 +50,7 @@ def replay(
     tick: Progress = silent,
     closely: bool = False,
     levels: Sequence[str] = ("function", "float32"),
+    side: SideProcess | None = None,
 ) -> Result:
     """Replays a trace on a port: the recorded feeds and draws, from the recorded state before every step, and freely.
 
@@ -61,6 +62,7 @@ def replay(
       tick: told how far it is: what, done, total.
       closely: look closer at tensors that differ, and keep the losses: for reports that show them.
       levels: those to decide.
+      side: a torch process that somebody else ends; by default one is started and ended here.
 
     Returns:
       The `Result`: levels 1 and 2 where the trace has a float64 shadow, else level 2 with allowances that nobody measured,
@@ -75,9 +77,12 @@ def replay(
     outcomes: list[Outcome] = []
     tick("start torch", 0, 1)
     # One process for all parts: importing torch takes seconds.
-    with contextlib.closing(launch_torch(out / "logs" / "torch.log", port.silence)) as side:
+    with contextlib.ExitStack() as stack:
+        serving = side or stack.enter_context(
+            contextlib.closing(launch_torch(out / "logs" / "torch.log", port.silence))
+        )
         for part in script.parts:
-            replayed = _start(script, part, port, side)
+            replayed = _start(script, part, port, serving)
             judged = _judge(script, replayed)
             # Invariant: each outcome holds what was looked at in all parts so far, within one limit for all.
             before = outcomes[-1].looked if outcomes else Looked([], [])
