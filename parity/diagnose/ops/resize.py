@@ -50,8 +50,8 @@ def resized(images: Array, size: tuple[int, ...]) -> Iterator[tuple[str, Array]]
 def _linear(images: Array, at: Array, axis: int) -> Array:
     last = images.shape[axis] - 1
     at = np.clip(at, 0, last)
-    # Beyond the last centre the last pixel is repeated: below and above are both it.
-    below = np.minimum(np.floor(at).astype(int), max(last - 1, 0))
+    below = np.floor(at).astype(int)
     share = (at - below).reshape([-1 if each == axis else 1 for each in range(images.ndim)])
+    # Beyond the last centre the last pixel is repeated: below and above are both it.
     above = np.minimum(below + 1, last)
     return np.asarray(images.take(below, axis=axis) * (1 - share) + images.take(above, axis=axis) * share)

@@ -130,6 +130,11 @@ def test_a_difference_that_goes_away_unchanged_is_undone_by_nothing():
     assert undone(right_from_now_on, Change("a", "b", "c", "d")) is None
 
 
+def test_a_change_that_takes_what_is_not_finite_away_undoes_the_difference():
+    bench = bench_of(lambda batch, port: np.where(np.arange(3) == 1, np.nan, batch) if batch[0] == 3.0 else batch / 2)
+    assert undone(bench, SCALED).name == "input_scale"
+
+
 @pytest.mark.parametrize(("factor", "one"), [(1 + 4e-6, True), (1 - 4e-7, True), (1 + 6e-6, False), (0.999, False)])
 def test_a_factor_that_rounds_to_one_is_never_named(factor, one):
     values = np.arange(1.0, 9.0)

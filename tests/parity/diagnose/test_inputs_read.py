@@ -101,6 +101,31 @@ def test_what_a_right_port_reads_before_it_scales_it_is_no_input_of_the_layer():
     assert cause_of_input(place, ["frames"]) is None
 
 
+@pytest.mark.parametrize("paddings", [1, 2])
+def test_an_input_that_is_padded_before_it_is_read_is_compared_as_it_was(paddings):
+    image = RANDOM.normal(size=(2, 5, 2))
+
+    def side(read, weight):
+        ops = [("", "Split", [("image", image)], image), ("", "mul", [0], read)]
+        for number in range(paddings):
+            ops.append(("", "pad", [number + 1], np.pad(ops[-1][3], ((0, 0), (1, 0), (0, 0)))))
+        made = ops[-1][3].reshape(2, -1)
+        flat = np.concatenate([made, made], 1)[:, :10] @ KERNEL
+        ops += [("fc", "conv1d", [paddings + 1, weight], flat), ("Mean", "mean", [paddings + 2], (flat**2).mean())]
+        return passed(*ops)
+
+    right, wrong = side(image, "fc/kernel"), side(image[:, ::-1], "fc.weight")
+    unpadded = [right.ops[0], *(op._replace(inputs=[0]) for op in right.ops[-2:-1]), right.ops[-1]]
+    direct = Pass(
+        [unpadded[0], unpadded[1]._replace(operands=(Operand("0", "", 0, [2, 5, 2]), right.ops[-2].operands[1])),
+         unpadded[2]._replace(inputs=[1], operands=(Operand("0", "", 1, []),))],
+        lambda number: right.value([0, paddings + 2, paddings + 3][number]),
+        lambda number, at: image if (number, at) == (1, 0) else right.operand([0, paddings + 2, paddings + 3][number], at),
+    )  # fmt: skip
+    place = locate(direct, wrong, {"fc/kernel": ["fc.weight"]}, SHAPES)
+    assert cause_of_input(place, ["image"]).name == "reversed_input"
+
+
 def test_other_numbers_of_what_is_no_input_are_not():
     assert cause_of_input(parted(weights=np.ones(6)), ["frames"]) is None
     assert cause_of_input(parted(frames=FRAMES**3), ["frames", "weights"]) is None

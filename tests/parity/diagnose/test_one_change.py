@@ -164,6 +164,20 @@ def test_the_change_that_makes_the_ports_numbers_is_named(reference, candidate, 
     assert "to rounding" in named.evidence
 
 
+def in_file(side, name):
+    """The same pass, from another file of source."""
+    return side._replace(ops=[op._replace(line=op.line._replace(file=name)) for op in side.ops])
+
+
+@pytest.mark.parametrize("extra", [False, True])
+def test_the_ports_line_comes_first_whichever_side_is_changed(extra):
+    plain, more = net(), net(("add", [0, X], H + X))
+    one, other = (plain, more) if extra else (more, plain)
+    named = cause(in_file(one, "graph.py"), in_file(other, "port.py"))
+    assert 0 < named.title.index("port.py:") < named.title.index("graph.py:")
+    assert "the port's pass" in named.evidence if extra else "the reference's pass" in named.evidence
+
+
 def test_a_function_that_is_done_in_front_of_a_sum_or_behind_it_is_told_so():
     behind = net(("AddV2", [0, X], H + X), ("Relu", [1], np.maximum(H + X, 0)))
     before = net(("relu", [0], np.maximum(H, 0)), ("add", [1, X], np.maximum(H, 0) + X))
@@ -288,6 +302,14 @@ def test_what_only_picks_is_followed_by_the_places_that_it_picks():
     assert np.array_equal(places_of(X, X[:, 1:3]), np.arange(24).reshape(6, 4)[:, 1:3])
     assert places_of(np.zeros(4), np.zeros(2)) is None
     assert places_of(X, X[:, :2] + 1.0) is None
+
+
+def test_a_stretch_of_an_axis_is_followed_though_numbers_in_it_are_equal_but_not_where_two_are_the_same():
+    zeros = np.where(X > 0, X, 0.0)
+    for part, places in ((zeros[2:5], np.arange(24).reshape(6, 4)[2:5]), (zeros[:, 1], np.arange(1, 24, 4))):
+        assert np.array_equal(places_of(zeros, part), places)
+    twice = np.concatenate([zeros, zeros])
+    assert places_of(twice, zeros) is None
 
 
 def test_the_other_sides_numbers_are_not_those_of_a_mask_that_covers_most():

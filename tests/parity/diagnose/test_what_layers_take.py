@@ -8,6 +8,7 @@ import pytest
 from parity.diagnose.located.losses import boundary
 from parity.diagnose.located.other_rules import cause_by_other_ways
 from parity.diagnose.located.recurrent import recurrent_layers, sequences_of, shared_scopes
+from parity.diagnose.ops.resize import resized
 from parity.locate import locate
 from parity.locate.matching import Pass, reach
 from parity.trace import ForwardOp, Operand
@@ -272,26 +273,50 @@ def test_a_convolution_by_other_windows_is_told_where_passes_part():
     assert cause_by_other_ways(parted(one, side(0, "conv2d"), weights), {}) is None
 
 
-def test_channels_in_another_order_are_told_where_passes_part_unless_a_map_is_flattened():
-    order = [2, 0, 3, 1]
-    maps = normal(2, 3, 3, 4)
-    flat = normal(4, 3)
+def test_an_image_that_is_enlarged_by_another_rule_is_told_where_passes_part():
+    def side(kind, enlarged):
+        return passed(
+            ("in", "Placeholder", [], [], IMAGE),
+            ("up/resize", kind, [0], [], enlarged),
+            ("conv/Conv2D", "Conv2D", [1], ["conv/kernel"], convolved(enlarged, KERNEL, 1)),
+            ("loss", "Mean", [2], [], (enlarged**2).mean()),
+        )
 
-    def side(maps, kind):
-        made = maps @ flat
+    nearest = IMAGE.repeat(2, 1).repeat(2, 2)
+    ways = dict(resized(IMAGE, (12, 12)))
+    centred = next(made for words, made in ways.items() if words.startswith("bilinear between"))
+    weights = {"conv/kernel": KERNEL}
+    place = parted(side("ResizeNearestNeighbor", nearest), side("upsample_bilinear2d", centred), weights)
+    cause = cause_by_other_ways(place, weights)
+    assert cause.name == "resizing"
+    assert "bilinear between the centres of pixels, the reference one pixel each" in cause.title
+
+
+MAPS, FLAT = normal(2, 3, 3, 4), normal(6, 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "flattened", "told"), [(MAPS, False, 1), (MAPS, True, 1), (FLAT, False, 1), (FLAT, True, 0)]
+)
+def test_channels_in_another_order_are_told_where_passes_part_but_not_of_what_may_be_a_flattened_map(
+    given, flattened, told
+):
+    kernel = normal(4, 3)
+
+    def side(taken, kind):
+        made = taken @ kernel
         return with_operands(
             passed(
-                ("bn/x", "Relu", [], [], maps0),
+                ("bn/x", "Relu", [], [], taken),
                 ("dense/MatMul", kind, [0], ["dense/kernel"], made),
                 ("loss", "Mean", [1], [], (made**2).mean()),
             ),
             [],
-            [("", maps), ("dense/kernel", flat)],
+            [0, ("dense/kernel", kernel)],
             [1],
         )
 
-    maps0 = maps
-    weights = {"dense/kernel": flat}
-    place = parted(side(maps, "MatMul"), side(maps[..., order], "linear"), weights)
-    cause = cause_by_other_ways(place, weights)
-    assert cause is not None and cause.name == "channel_order"
+    weights = {"dense/kernel": kernel}
+    place = parted(side(given, "MatMul"), side(given[..., [2, 0, 3, 1]], "linear"), weights)
+    cause = cause_by_other_ways(place, weights, flattened)
+    assert (cause is not None and cause.name == "channel_order") == bool(told)
