@@ -149,6 +149,146 @@ def test_nearest_pixels_and_the_blocks_of_a_dilated_convolution():
     assert np.array_equal(blocks[6:8], np.pad(IMAGE, [(0, 0), (1, 0), (0, 0), (0, 0)])[:, 1::2, ::3])
 
 
+FIRST = channels_first(IMAGE)
+LINE, BOX = RANDOM.normal(size=(2, 4, 9)), RANDOM.normal(size=(2, 3, 4, 5, 6))
+
+
+DEEP = {"ksize": [1, 1, 2, 2, 1], "strides": [1, 1, 2, 2, 1], "padding": "VALID"}
+
+
+def halves(x, axis, how):
+    """Of neighbours along an axis, two by two."""
+    whole = x.take(range(x.shape[axis] // 2 * 2), axis)
+    return how(whole.take(range(0, whole.shape[axis], 2), axis), whole.take(range(1, whole.shape[axis], 2), axis))
+
+
+def of_pairs(x, axes, how):
+    for axis in axes:
+        x = halves(x, axis, how)
+    return x
+
+
+def mean(one, other):
+    return (one + other) / 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "image", "attributes", "wanted"),
+    [
+        ("max_pool1d", LINE, {"1": 2}, of_pairs(LINE, [2], np.maximum)),
+        ("avg_pool1d", LINE, {"kernel_size": [2]}, of_pairs(LINE, [2], mean)),
+        ("max_pool2d", FIRST, {"1": [2, 2], "2": []}, of_pairs(FIRST, [2, 3], np.maximum)),
+        ("max_pool2d", FIRST, {"1": 2, "stride": None}, of_pairs(FIRST, [2, 3], np.maximum)),
+        ("max_pool2d", FIRST, {"1": [2, 1]}, of_pairs(FIRST, [2], np.maximum)),
+        ("avg_pool3d", BOX, {"1": 2, "2": 2}, of_pairs(BOX, [2, 3, 4], mean)),
+        ("MaxPool3D", BOX, DEEP, of_pairs(BOX, [2, 3], np.maximum)),
+        ("AvgPool", IMAGE, {**PLAIN, "ksize": [1, 2, 1, 1], "strides": [1, 2, 1, 1]}, of_pairs(IMAGE, [1], mean)),
+        ("max_pool2d", FIRST, {"1": 2, "4": 2}, None),
+        ("max_pool2d", FIRST, {"1": 2, "dilation": [1, 2]}, None),
+        ("avg_pool2d", FIRST, {"1": 2, "4": True}, None),
+        ("avg_pool2d", FIRST, {"1": 2, "4": False}, of_pairs(FIRST, [2, 3], mean)),
+        ("adaptive_max_pool2d", FIRST, {"output_size": 1}, FIRST.max((2, 3), keepdims=True)),
+        ("adaptive_avg_pool1d", LINE, {"1": [1]}, LINE.mean(2, keepdims=True)),
+        ("adaptive_max_pool2d", FIRST, {"1": [1, 2]}, None),
+        ("upsample_nearest2d", FIRST, {"1": [14, 18]}, FIRST.repeat(2, 2).repeat(3, 3)),
+        ("upsample_nearest1d", LINE, {"2": [3.0]}, LINE.repeat(3, 2)),
+        ("upsample_nearest2d", FIRST, {"2": [1.5, 2.0]}, None),
+    ],
+)  # fmt: skip
+def test_poolings_and_pixels_over_one_two_or_three_axes(kind, image, attributes, wanted):
+    made = computed(kind, [image], attributes)
+    assert made is None if wanted is None else np.allclose(made, wanted) and made.shape == wanted.shape
+
+
+@pytest.mark.parametrize(
+    ("size", "window", "stride", "padding", "windows"),
+    [
+        (9, 2, 2, 0, 5),
+        (8, 2, 2, 0, 4),
+        (9, 2, 3, 0, 3),
+        (7, 2, 3, 0, 3),
+        (8, 3, 3, 1, 3),
+        (7, 3, 3, 1, 3),
+        (6, 2, 2, 1, 4),
+    ],
+)
+def test_a_window_that_would_begin_behind_the_image_is_dropped_though_torch_rounds_up(
+    size, window, stride, padding, windows
+):
+    line = RANDOM.normal(size=(1, 1, size))
+    made = computed("max_pool1d", [line], {"1": window, "2": stride, "3": padding, "5": True})
+    padded = np.pad(line[0, 0], (padding, window * stride), constant_values=-np.inf)
+    assert np.allclose(made[0, 0], [padded[at : at + window].max() for at in range(0, windows * stride, stride)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "attributes", "wanted"),
+    [
+        ([FIRST, [0, 3, 1, 2], "constant", 7.0], {}, ((0, 0), (0, 0), (1, 2), (0, 3))),
+        ([FIRST, [0, 3, 1, 2]], {"value": 7.0}, ((0, 0), (0, 0), (1, 2), (0, 3))),
+        ([FIRST], {"pad": [0, 3, 1, 2], "mode": "constant", "value": 7}, ((0, 0), (0, 0), (1, 2), (0, 3))),
+        ([IMAGE, np.array([[0, 0], [1, 2], [0, 3], [0, 0]]), 7.0], {}, ((0, 0), (1, 2), (0, 3), (0, 0))),
+    ],
+)
+def test_what_is_padded_is_filled_with_the_number_that_is_given(arguments, attributes, wanted):
+    kind = "PadV2" if np.ndim(arguments[-1]) == 0 and not isinstance(arguments[1], list) else "pad"
+    assert np.array_equal(computed(kind, arguments, attributes), np.pad(arguments[0], wanted, constant_values=7.0))
+
+
+@pytest.mark.parametrize(
+    ("mode", "of_numpy"),
+    [("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap"), ("SYMMETRIC", "symmetric")],
+)
+def test_borders_are_repeated_as_numpy_does_under_another_name(mode, of_numpy):
+    rows = np.array([[0, 0], [0, 0], [1, 2]])
+    given = rows if mode.isupper() else [1, 2]
+    made = computed("MirrorPad" if mode.isupper() else "pad", [LINE, given], {"mode": mode})
+    assert np.array_equal(made, np.pad(LINE, rows, of_numpy))
+
+
+def test_a_bias_is_added_to_every_channel_of_a_transposed_convolution_and_what_is_cut_off_or_added_counts():
+    kernel, bias, image = RANDOM.normal(size=(4, 3, 2)), RANDOM.normal(size=3), LINE[:, :, :5]
+    for stride, padding, further in ((1, 0, 0), (2, 1, 1), (3, 0, 2), (1, 1, 0)):
+        settings = {"3": [stride], "4": [padding], "5": [further], "6": 1, "7": [1]}
+        whole = np.zeros((2, 3, 4 * stride + 2 + further))
+        for place in range(5):
+            whole[:, :, stride * place : stride * place + 2] += np.einsum("nc,cok->nok", image[:, :, place], kernel)
+        wanted = whole[:, :, padding : whole.shape[2] - padding]
+        made = computed("conv_transpose1d without bias", [image, kernel], settings)
+        assert made.shape == wanted.shape and np.allclose(made, wanted)
+        for takes in ([image, kernel, bias], [made, bias]):
+            assert np.allclose(computed("conv_transpose1d", takes, settings), wanted + bias[:, None])
+    for other in ({"6": 2}, {"7": [2]}):
+        assert computed("conv_transpose1d", [image, kernel], {**settings, **other}) is None
+
+
+def test_images_are_enlarged_between_pixels_as_either_side_says_where_they_lie():
+    row = np.array([0.0, 10.0, 20.0, 30.0]).reshape(1, 1, 4, 1)
+    of_corners, of_centres = [6.0 * at for at in range(6)], [0.0, 5.0, 35 / 3, 55 / 3, 25.0, 30.0]
+    for attributes, wanted in (
+        ({"align_corners": True}, of_corners),
+        ({"align_corners": False, "half_pixel_centers": True}, of_centres),
+        ({"align_corners": False}, [20 / 3 * at for at in range(5)] + [30.0]),
+    ):
+        made = computed("ResizeBilinear", [row, np.array([2, 6])], attributes)
+        assert np.allclose(made[0, :, :, 0], [wanted] * 2)
+    for settings, wanted in (({"1": [2, 6], "2": True}, of_corners), ({"2": False, "3": [2.0, 1.5]}, of_centres)):
+        made = computed("upsample_bilinear2d", [channels_first(row)], settings)
+        assert np.allclose(made[0, 0], [wanted] * 2)
+    assert computed("ResizeNearestNeighbor", [row, np.array([1, 8])], {"half_pixel_centers": True}) is None
+
+
+def test_a_convolution_over_one_or_three_axes_is_that_of_images_of_size_one_or_row_by_row():
+    kernel = RANDOM.normal(size=(3, 4, 5))
+    settings = {"3": 2, "4": 1, "5": 1, "6": 1}
+    made = computed("conv1d", [LINE, kernel.transpose(2, 1, 0)], settings)
+    flat = np.moveaxis(LINE, 1, -1)[:, None]
+    assert np.allclose(np.moveaxis(made, 1, -1)[:, None], by_hand(flat, kernel[None], (1, 2), ((0, 0), (1, 1))))
+    box = RANDOM.normal(size=(2, 1, 3, 4, 5))
+    deep = computed("conv3d", [box, kernel.reshape(3, 4, 5)[None, None]], {"3": 1, "4": 0, "5": 1, "6": 1})
+    assert np.allclose(deep, np.einsum("nchwd,hwd->n", box, kernel)[:, None, None, None, None])
+
+
 def test_what_takes_too_many_multiplications_is_not_computed_and_a_convolution_counts_as_more_work():
     image, kernel = np.zeros((8, 64, 64, 64)), np.zeros((5, 5, 64, 64))
     assert computed("Conv2D", [image, kernel], {"strides": [1, 1, 1, 1], "padding": "SAME"}) is None
