@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Writes the port, proves it and prints what was done; returns the exit code."""
-    from parity.port.prove import prove, write_port
+    from parity.port.prove import left_of_program, prove, write_port
     from parity.port.source.program import port_of
 
     port = port_of(arguments.trace)
@@ -53,10 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
     if port.missing:
         print(f"{len(port.missing)} parts are left to write by hand; nothing was proven", file=sys.stderr)
         return INCOMPLETE
-    if proof is None:
-        return 0
-    _report(proof, arguments)
-    return proof.exit_code
+    left = left_of_program(port)
+    for what, why in left:
+        print(f"{what} {why}. Write it by hand.", file=sys.stderr)
+    if proof is not None:
+        _report(proof, arguments)
+    return (proof.exit_code if proof else 0) or (INCOMPLETE if left else 0)
 
 
 def _report(proof: object, arguments: argparse.Namespace) -> None:

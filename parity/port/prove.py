@@ -3,7 +3,7 @@
 import ast
 import tempfile
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from parity.experiment.replay import session
@@ -15,7 +15,9 @@ from parity.port.errors import PortError
 from parity.port.files import write_files
 from parity.port.scripts.initial import fresh_values, initial_of
 from parity.port.scripts.proof import test_source
-from parity.port.scripts.train import MOST_CHARACTERS_OF_A_LINE, Program, source_of
+from parity.port.scripts.sections import Program, Section, turns_of
+from parity.port.scripts.train import MOST_CHARACTERS_OF_A_LINE, source_of
+from parity.port.scripts.updates import TRAIN, not_trained
 from parity.port.source.code import identifier
 from parity.port.source.program import Port
 from parity.port.training.rates import RATE_ARGUMENT
@@ -28,7 +30,6 @@ OPTIMIZER, SCHEDULE, AVERAGES_FUNCTION = "optimizer", "schedule", "averages"  # 
 WRITTEN_FILE, WRITTEN_MAPPING = f"{MODULE}.py", f"{MODULE}.toml"
 RATES_MODULE = "recorded_rates"  # module of the proof
 UNPROVEN = "UNPROVEN"
-SEVERAL_OPTIMIZERS = "several optimizers train one after the other, which is not written yet"
 
 
 def write_port(port: Port, folder: Path, proof: Result | None, trace: Path) -> dict[Path, str]:
@@ -41,25 +42,38 @@ def write_port(port: Port, folder: Path, proof: Result | None, trace: Path) -> d
       trace: what it was written from.
     """
     files = {WRITTEN_FILE: port.source(docstring(port, proof)), WRITTEN_MAPPING: port.mapping}
-    program = program_of(port)
-    if program is not None:
-        files[f"{PROGRAM}.py"] = source_of(program, trained(port, proof))
+    files[f"{PROGRAM}.py"] = source_of(program_of(port), trained(port, proof))
     if not port.missing:
         files["test_port.py"] = test_source(port.script, trace, folder)
     return write_files(folder, files)
 
 
-def program_of(port: Port) -> Program | None:
-    """Returns what a port's training program is written from; None where there is none yet, see `SEVERAL_OPTIMIZERS`."""
-    if len(port.parts) > 1:
-        return None
+def program_of(port: Port) -> Program:
+    """Returns what a port's training program is written from."""
     parameters = port.parameters
     mapping = parameters.mapping()
     fresh = fresh_values(parameters)
     initial = initial_of(port.graph, mapping, parameters.kinds, parameters.shapes, fresh)
     statistics = any(parameters.kinds.get(name) == "stat" for name in mapping)
-    defined = frozenset(functions_of(port.body) & {OPTIMIZER, SCHEDULE, AVERAGES_FUNCTION})
-    return Program(port.script, port.parts[0], initial, defined, statistics, port.trainings[port.parts[0].name])
+    functions, suffixes = functions_of(port.body), suffixes_of(port.parts)
+    sections = []
+    for part in port.parts:
+        called = {each: f"{each}{suffixes[part.name]}" for each in (OPTIMIZER, SCHEDULE, AVERAGES_FUNCTION)}
+        defined = frozenset(each for each, name in called.items() if name in functions)
+        sections.append(Section(suffixes[part.name], part, port.trainings[part.name], defined))
+    turns = turns_of(port.parts) if len(sections) > 1 else None
+    return Program(port.script, sections, initial, statistics, turns)
+
+
+def left_of_program(port: Port) -> list[tuple[str, str]]:
+    """Returns what of a port's training program is left to write by hand beside the data side: (what, why)."""
+    why = not_trained(program_of(port))
+    return [(f"{TRAIN}()", f"is left to write, for the script {why}")] if why else []
+
+
+def suffixes_of(parts: Sequence[Part]) -> dict[str, str]:
+    """Returns by section what the names of a port's functions end with: nothing where there is one optimizer."""
+    return {part.name: f"_{identifier(part.name)}" if len(parts) > 1 else "" for part in parts}
 
 
 def prove(port: Port, trace: Path, silence: float, tick: Progress = silent) -> Result:
@@ -98,7 +112,7 @@ def prove_folder(
     parts = parts_of(Trace(trace, whole=False))
     source = _read(folder / WRITTEN_FILE)
     defined, fed = functions_of(source), functions_of_fed_rates(source)
-    suffixes = {part.name: f"_{identifier(part.name)}" if len(parts) > 1 else "" for part in parts}
+    suffixes = suffixes_of(parts)
     optimizers, schedules = (
         {name: f"{each}{suffix}" for name, suffix in suffixes.items() if f"{each}{suffix}" in defined}
         for each in (OPTIMIZER, SCHEDULE)
@@ -106,8 +120,6 @@ def prove_folder(
     # The recorded rates take the place of what the script feeds.
     modules = {name: RATES_MODULE if function in fed else MODULE for name, function in optimizers.items()}
     schedules |= {name: _fed_schedule(optimizers[name]) for name, module in modules.items() if module == RATES_MODULE}
-    program = folder / f"{PROGRAM}.py"
-    whole = program.is_file() and not {OPTIMIZER, RATE_ARGUMENT} & left_to_write(_read(program))
     with tempfile.TemporaryDirectory(prefix="parity-proof-") as out:
         rates = [line for part in parts if modules.get(part.name) == RATES_MODULE for line in _fed(part, optimizers)]
         (Path(out) / f"{RATES_MODULE}.py").write_text("\n".join([f"import {MODULE}", *rates, ""]), encoding="utf-8")
@@ -117,10 +129,19 @@ def prove_folder(
             {name: f"{modules[name]}:{function}" for name, function in optimizers.items()},
             [str(folder), out],
             silence,
-            program=PROGRAM if whole else "",
+            program=_program(folder / f"{PROGRAM}.py", suffixes),
             schedules={name: f"{modules.get(name, MODULE)}:{function}" for name, function in schedules.items()},
         )
         return session.replay(trace, candidate, folder / WRITTEN_MAPPING, Path(out) / "replay", tick, side=side)
+
+
+def _program(file: Path, suffixes: Mapping[str, str]) -> session.TrainingModule | None:
+    """The training program in a file, None where there is none or nobody has written how it trains."""
+    left = left_to_write(_read(file)) if file.is_file() else {TRAIN}
+    if left & {TRAIN, *(f"{OPTIMIZER}{suffix}" for suffix in suffixes.values())}:
+        return None
+    fed = frozenset(name for name, suffix in suffixes.items() if f"{RATE_ARGUMENT}{suffix}" in left)
+    return session.TrainingModule(PROGRAM, suffixes, fed)
 
 
 def _read(path: Path) -> str:
@@ -202,17 +223,18 @@ def docstring(port: Port, proof: Result | None) -> str:
 
 def trained(port: Port, proof: Result | None) -> list[str]:
     """Returns the lines that say what is proven of a port's training program."""
-    if len(port.parts) > 1:
-        return [f"Its training program was not written: {SEVERAL_OPTIMIZERS}."]
     if port.missing:
         return [f"{UNPROVEN}: train() was not run, for it lacks the optimizer or other parts."]
     notes = [note for level in proof.levels.values() for note in level.notes] if proof else []
-    found = next((note for note in notes if note.startswith(TRAINED_THE_SAME.partition("{")[0])), None)
-    if found is not None and proof is not None and proof.verdict == "same":
-        return textwrap.wrap(
-            f"Proven to train as the script's float64 shadow does, {found}.", MOST_CHARACTERS_OF_A_LINE
-        )
-    why = next((note for note in notes if note.startswith(NOT_TRAINED.partition("{")[0])), "train() was not run")
+    # Of several optimizers each has a note of its own, which begins with its section.
+    found = [note for note in notes if TRAINED_THE_SAME.partition("{")[0] in note]
+    if found and proof is not None and proof.verdict == "same":
+        proven = f"Proven to train as the script's float64 shadow does, {'; '.join(found)}."
+        return textwrap.wrap(proven, MOST_CHARACTERS_OF_A_LINE)
+    left = left_of_program(port)
+    if left:
+        return [f"{UNPROVEN}: {' '.join(left[0])}."]
+    why = next((note for note in notes if NOT_TRAINED.partition("{")[0] in note), "train() was not run")
     return [
         f"{UNPROVEN}: {why}."
         if proof is None or proof.verdict == "same"

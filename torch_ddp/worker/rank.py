@@ -158,7 +158,7 @@ class RankServer:
         return {}
 
     def train(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
-        """Runs the `train` of a program and leaves a trace.
+        """Runs the `train` of a program and leaves a trace of each of its optimizers.
 
         Arguments: `folders` and `program`, name of its module there; the rest is as of `TrainingProgram.run`.
         """

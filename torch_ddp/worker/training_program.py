@@ -1,12 +1,12 @@
 """Runs the `train` of a program on recorded batches, and keeps the weights, slots and statistics after each update."""
 
-import functools
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from parity.trace import GLOBAL_STEP, Trace, TraceWriter, batch_input, quantity_of
@@ -26,10 +26,73 @@ LEFT_BY_AN_UPDATE = ("var", "slot", "stat")
 UNOBSERVED = ("loss", "grad", "clip", "ema", "metric", "eval")  # a program shows its own affairs to nobody
 
 
+class Section:
+    """One optimizer of a program, beside what was recorded of it.
+
+    Args:
+      model: that it trains, bare.
+      parts: of the program.
+      recorded: `suffix`, what names of its functions and parts end with; `start`, trace whose init holds the state before
+        its first step; `feeds`, whose step k holds the batch of step k; `steps`, in which it trains; `rounded`, whether
+        hyper-parameters are rounded to float32; `rates`, the recorded learning rate of each step; `fed`, whether the
+        program takes these; `draws`, whether recorded ones come with the batches; `out`, where its trace goes.
+
+    Attributes:
+      steps: as recorded.
+      feeds: as recorded, opened.
+    """
+
+    def __init__(self, model: nn.Module, parts: Mapping[str, Any], recorded: Mapping[str, Any]) -> None:
+        self.steps: list[int] = recorded["steps"]
+        self.feeds = Trace(recorded["feeds"])
+        self._out = recorded["out"]
+        self._writer: TraceWriter | None = None
+        optimizer = parts[f"optimizer{recorded['suffix']}"]
+        make_lazy_state(optimizer)
+        if recorded["rounded"]:
+            round_hyper_parameters(optimizer)
+            round_momenta(model)
+        self._start = _all(Trace(recorded["start"]).init())
+        #: Number of updates before its first step, 0 where that is not recorded.
+        self.begun = int(self._start.get(GLOBAL_STEP, 0))
+        schedule = parts.get(f"schedule{recorded['suffix']}")
+        if schedule is not None:
+            step_without_updates(schedule, self.begun)
+            _take_rates(optimizer, recorded["rates"])
+        self.state = TrainingState(model, optimizer)
+
+    def load(self) -> None:
+        """Loads what it starts from; what the script has and the recording lacks begins as the program makes it."""
+        own = {text: value for text, value in self.state.read().items() if quantity_of(text) == "stat"}
+        self.state.load({**own, **self._start})
+
+    def left(self) -> dict[str, np.ndarray]:
+        """Returns weights, slots and statistics as its update has left them."""
+        return {text: value for text, value in self.state.read().items() if quantity_of(text) in LEFT_BY_AN_UPDATE}
+
+    def open(self, precision: str) -> None:
+        """Opens its trace, with what it starts from."""
+        producer = {"package": "torch_ddp", "framework": "torch " + torch.__version__}
+        facts = {"side": "torch_ddp", "precision": precision, "unobserved": list(UNOBSERVED)}
+        self._writer = TraceWriter(self._out, producer, facts, describe_variables(self.state.trained))
+        self._writer.init(self.left())
+
+    def write(self, number: int, left: dict[str, np.ndarray]) -> None:
+        """Writes what a step has left, where its trace is open."""
+        if self._writer:
+            self._writer.step(number, left)
+
+    def close(self, ranks_agree: bool) -> None:
+        """Closes its trace, where that is open."""
+        if self._writer:
+            self._writer.close(ranks_agree=ranks_agree)
+
+
 class TrainingProgram:
     """A program as `parity port` writes it, on one rank: `Model()`, `parts_of(model)`, `train(batches, parts, step, save)`.
 
-    Nothing of the program is replaced but where its numbers come from: batches, first weights and draws are recorded ones.
+    Nothing of the program is replaced but where its numbers come from: batches, first weights and draws are recorded ones,
+    and so are learning rates that the script feeds. Which of several optimizers makes an update is the program's own.
 
     Args:
       code: loads it.
@@ -45,89 +108,89 @@ class TrainingProgram:
         )
 
     def run(self, arguments: dict[str, Any], progress: Any) -> None:
-        """Trains, and leaves a trace on rank 0.
+        """Trains, and leaves a trace of each section on rank 0.
 
-        Arguments: `start`, trace whose init holds the state before the first step; `feeds`, whose step k holds the batch of
-        step k; `steps`; `precision`; `draws`, whether recorded ones come with the batches; `rounded`, whether
-        hyper-parameters are rounded to float32; `rates`, the recorded learning rate of each step; `out`.
+        Arguments: `sections`, what was recorded of each optimizer, see `Section`; `precision`.
 
         Raises:
           SideError: it makes more or fewer updates than it is given batches.
         """
         dtype = getattr(torch, arguments["precision"])
         torch.manual_seed(0)  # the same on all ranks: what a model draws when it is made is loaded over
-        model = self._model().to(self._device, dtype)
-        parts = self._parts_of(model)
-        make_lazy_state(parts["optimizer"])
-        if arguments["rounded"]:
-            round_hyper_parameters(parts["optimizer"])
-            round_momenta(model)
-        begun = _updates(Trace(arguments["start"]).init())
-        if "schedule" in parts:
-            step_without_updates(parts["schedule"], begun)
-            _take_rates(parts["optimizer"], arguments["rates"])
-        state = TrainingState(model, parts["optimizer"])
-        # What the script has and the recording lacks, as statistics that race, begins as the program makes it.
-        own = {text: value for text, value in state.read().items() if quantity_of(text) == "stat"}
-        state.load({**own, **_all(Trace(arguments["start"]).init())})
-        writer = self._writer(arguments, state)
-        steps, agree = arguments["steps"], [True]
+        with self._fed_as_recorded(arguments["sections"]):
+            model = self._model().to(self._device, dtype)
+            parts = self._parts_of(model)
+            sections = [Section(model, parts, recorded) for recorded in arguments["sections"]]
+            # The one that trains first comes last: the weights are what it starts from.
+            for section in sorted(sections, key=lambda each: each.steps[0], reverse=True):
+                section.load()
+            if not self._rank.rank:
+                for section in sections:
+                    section.open(arguments["precision"])
+            self._run(sections, parts, dtype, progress)
+
+    def _run(self, sections: Sequence[Section], parts: Mapping[str, Any], dtype: torch.dtype, progress: Any) -> None:
+        numbers = sorted({number for section in sections for number in section.steps})
+        agree = [True]
         made: list[int] = []
 
         def save(step: int) -> None:
             made.append(step)
-            left = {text: value for text, value in state.read().items() if quantity_of(text) in LEFT_BY_AN_UPDATE}
-            # Statistics are each rank's own until DDP sends rank 0's, before the next forward pass.
-            common = {text: value for text, value in left.items() if quantity_of(text) != "stat"}
-            agree.append(ranks_agree(common, self._rank, self._device))
-            if writer and len(made) <= len(steps):
-                writer.step(steps[len(made) - 1], left)
-            progress(len(made), len(steps))
+            for section in sections:
+                if len(made) <= len(numbers) and numbers[len(made) - 1] in section.steps:
+                    left = section.left()
+                    # Statistics are each rank's own until DDP sends rank 0's, before the next forward pass.
+                    common = {text: value for text, value in left.items() if quantity_of(text) != "stat"}
+                    agree.append(ranks_agree(common, self._rank, self._device))
+                    section.write(numbers[len(made) - 1], left)
+            progress(len(made), len(numbers))
 
-        self._with_draws(arguments["draws"])(self._batches(arguments, dtype), parts, begun, save)
-        if len(made) != len(steps):
+        self._train(self._batches(sections, numbers, dtype), parts, sections[0].begun, save)
+        if len(made) != len(numbers):
             raise SideError(
-                f"train: expected {len(steps)} updates for as many batches, each followed by save(step), got {len(made)}. "
+                f"train: expected {len(numbers)} updates for as many batches, each followed by save(step), got {len(made)}. "
                 "Make one for each batch."
             )
-        if writer:
-            writer.close(ranks_agree=all(agree))
+        for section in sections:
+            section.close(all(agree))
 
-    def _batches(self, arguments: dict[str, Any], dtype: torch.dtype) -> Iterator[dict[str, Tensor]]:
-        feeds = Trace(arguments["feeds"])
-        for number in arguments["steps"]:
-            whole = {batch_input(text): self._tensor(value, dtype) for text, value in _all(feeds.step(number)).items()}
+    def _batches(
+        self, sections: Sequence[Section], numbers: Sequence[int], dtype: torch.dtype
+    ) -> Iterator[dict[str, Tensor]]:
+        for number in numbers:
+            files = [section.feeds.step(number) for section in sections if number in section.steps]
+            arrays = {text: value for file in files for text, value in _all(file).items()}
+            whole = {batch_input(text): self._tensor(value, dtype) for text, value in arrays.items()}
             yield shard(whole, self._rank.rank, self._rank.world_size)
 
     def _tensor(self, value: np.ndarray, dtype: torch.dtype) -> Tensor:
         tensor = torch.from_numpy(np.array(value)).to(self._device)
         return tensor.to(dtype) if tensor.dtype in (torch.float32, torch.float64) else tensor
 
-    def _with_draws(self, draws: bool) -> Callable[..., Any]:
-        """The program's `train`, whose loss takes recorded draws out of its batch and draws these."""
-        if not draws:
-            return self._train
+    @contextlib.contextmanager
+    def _fed_as_recorded(self, sections: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+        """Has the program's losses take recorded draws out of its batches, and its rates be those that the script feeds."""
+        own: dict[str, Any] = self._train.__globals__
+        replaced: dict[str, Any] = {}
+        for recorded in sections:
+            loss, rate = (f"{name}{recorded['suffix']}" for name in ("loss", "learning_rate"))
+            if recorded["draws"]:
+                replaced[loss] = with_recorded_draws(own[loss])
+            if recorded["fed"]:
+                replaced[rate] = _rates_by_step(recorded)
+        kept = {name: own[name] for name in replaced}
+        own.update(replaced)
+        try:
+            yield
+        finally:
+            own.update(kept)
 
-        @functools.wraps(self._train)
-        def train(*given: Any) -> Any:
-            own: dict[str, Any] = self._train.__globals__
-            kept = own["loss"]
-            own["loss"] = with_recorded_draws(kept)
-            try:
-                return self._train(*given)
-            finally:
-                own["loss"] = kept
 
-        return train
-
-    def _writer(self, arguments: dict[str, Any], state: TrainingState) -> TraceWriter | None:
-        if self._rank.rank:
-            return None
-        producer = {"package": "torch_ddp", "framework": "torch " + torch.__version__}
-        facts = {"side": "torch_ddp", "precision": arguments["precision"], "unobserved": list(UNOBSERVED)}
-        writer = TraceWriter(arguments["out"], producer, facts, describe_variables(state.trained))
-        writer.init({text: value for text, value in state.read().items() if quantity_of(text) in LEFT_BY_AN_UPDATE})
-        return writer
+def _rates_by_step(recorded: Mapping[str, Any]) -> Callable[[int], float]:
+    """The recorded rates as a function of the number of updates; before and behind them the nearest."""
+    rates = recorded["rates"]
+    begun = int(_all(Trace(recorded["start"]).init()).get(GLOBAL_STEP, 0))
+    return lambda step: float(rates[min(max(step - begun, 0), len(rates) - 1)])
 
 
 def _take_rates(optimizer: Optimizer, rates: list[float]) -> None:
@@ -145,8 +208,3 @@ def _take_rates(optimizer: Optimizer, rates: list[float]) -> None:
 
 def _all(file: Any) -> dict[str, np.ndarray]:
     return {text: file.read(text) for text in file.names()}
-
-
-def _updates(start: Any) -> int:
-    """Number of updates before the first step, 0 where that is not recorded."""
-    return int(start.read(GLOBAL_STEP)) if GLOBAL_STEP in start else 0

@@ -74,7 +74,7 @@ def train_freely(
         freely, measured = side.freely, Trace(folder / SHADOW_SPREAD)
     except TraceError:
         return None, told_of_shadow(part, "free") or NO_FREE_RUN
-    start = start_of(freely, part.begins)
+    start = start_of(freely.before(part.steps[0]), part.begins)
     others = _others(replayed, freely) if part.trained is not None or part.held else None
     states = write_states(out / f"{name}-states", ((number, freely.before(number)) for number in part.steps))
     candidate = replayed.run_freely(translated(replayed.join, start), others, name, feeds)
@@ -82,17 +82,16 @@ def train_freely(
     return FreeRuns(reference, candidate, Trace(states), MeasuredSpread(measured, part.prefix)), ""
 
 
-def start_of(freely: Part, begins: bool) -> Tensors:
+def start_of(state: Tensors, begins: bool) -> Tensors:
     """Returns what a free run starts from.
 
     Args:
-      freely: the part, with the shadow's free run in the recording's place.
+      state: of the script before the first step, in the shadow's free run.
       begins: whether the recording starts with the training.
     """
-    start = freely.before(freely.steps[0])
     # Weights and statistics alone: slots and counters then are what the port's own optimizer begins with, which is
     # judged.
-    return select(start, "var", "stat") if begins else start
+    return select(state, "var", "stat") if begins else state
 
 
 def counts_otherwise(part: Part, runs: FreeRuns) -> list[Cause]:

@@ -22,7 +22,6 @@ from parity.experiment.replay.orders import OtherOrder, ScriptRace
 from parity.experiment.replay.port import ReplayedPort
 from parity.experiment.replay.rerun import Rerun
 from parity.experiment.replay.script import Part
-from parity.experiment.replay.training import with_training
 from parity.experiment.runs import REPEATED
 from parity.experiment.sides.recorded_side import RecordedSide
 from parity.experiment.spec import Progress
@@ -65,11 +64,13 @@ class Judged(NamedTuple):
       levels: 1 and 2, or those that there are.
       notes: on the part.
       pairs: by level, the traces of each run, reference and candidate.
+      free: the free runs of both, None where there are none.
     """
 
     levels: list[Level]
     notes: list[str]
     pairs: dict[str, Pairs]
+    free: FreeRuns | None = None
 
 
 class Script(NamedTuple):
@@ -109,12 +110,10 @@ def judge_part(replayed: ReplayedPort, shadow: Trace, out: Path, tick: Progress)
     function = _decide(script, runs)
     runs, function = _set_aside_rounding(script, runs, function)
     function = function.with_notes(*_notes_of_runs(script, runs, function), *layouts)
-    if replayed.program:
-        function = with_training(function, replayed, runs.free)
     single = _decide_in_float32(script, runs, function)
     notes = race_notes(replayed.part, runs.lockstep, shadow, function.checks) + script.orders.notes(function.checks)
     tick("judge what was replayed", 1, 1)
-    return Judged([function, single], notes, _pairs(runs))
+    return Judged([function, single], notes, _pairs(runs), runs.free)
 
 
 def _decide(script: Script, runs: Runs) -> Level:

@@ -22,6 +22,20 @@ from parity.worker.process import SideProcess
 RECORDED_QUANTITIES = ("state", "feed", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var")
 
 
+class TrainingModule(NamedTuple):
+    """A port's own training program, whose `train` is run and judged too: see `torch_ddp.worker.training_program`.
+
+    Fields:
+      name: of the module.
+      suffixes: dict of section to what names of its functions and parts end with: "_d" where its loss is `loss_d`.
+      fed: the sections whose learning rate the script feeds, where nobody has written what: they get the recorded one.
+    """
+
+    name: str
+    suffixes: TableOf[str, str]
+    fed: frozenset[str] = frozenset()
+
+
 class Port(NamedTuple):
     """The torch side of a replay.
 
@@ -32,7 +46,7 @@ class Port(NamedTuple):
       folders: where to look for the modules.
       silence: seconds without a heartbeat after which it is ended.
       steps: dict of section to "module:function", a whole training step; without one the tool combines and updates.
-      program: name of a module whose `train` is run and judged too, see `torch_ddp.worker.training_program`; "" for none.
+      program: its training program, None where there is none.
       schedules: dict of section to "module:function" of the step, the learning rate of the port's own optimizer; without one
         it sets it itself.
     """
@@ -43,7 +57,7 @@ class Port(NamedTuple):
     folders: list[str]
     silence: float
     steps: TableOf[str, str] = MappingProxyType({})
-    program: str = ""
+    program: TrainingModule | None = None
     schedules: TableOf[str, str] = MappingProxyType({})
 
 
@@ -187,34 +201,42 @@ class ReplayedPort:
         )
         return self._run(spec, self._prepare(self._case, "float64", name))
 
-    @property
-    def program(self) -> str:
-        """Name of the module whose `train` is judged, "" where there is none."""
-        return self._port.program
-
-    def train(self, start: Tensors) -> Trace:
-        """Has the program's own `train` make all steps in float64; returns the trace.
+    def write_training(self, start: Tensors) -> dict[str, Any]:
+        """Returns what `torch_ddp.worker.training_program` is told of this part; what it starts from is left in a file.
 
         Args:
           start: the state before the first step, in its own names and layouts, as of `run_freely`.
         """
-        out = self._out / "torch-train"
+        assert self._port.program is not None
+        return {
+            "suffix": self._port.program.suffixes[self.part.name],
+            "rounded": self._round,
+            "rates": [self.part.rate(number) for number in self.part.steps],
+            "fed": self.part.name in self._port.program.fed,
+            "draws": bool(self._case["draws"]),
+            "feeds": str(self._spec.feeds),
+            "start": str(write_init(self._out / "train-start", start)),
+            "steps": list(self.part.steps),
+            "out": str(self._out / "torch-train"),
+        }
+
+    def train(self, sections: Sequence[dict[str, Any]]) -> list[Trace]:
+        """Has the program's own `train` make all steps in float64; returns a trace for each section.
+
+        Args:
+          sections: of the script, as `write_training` returns them.
+        """
+        assert self._port.program is not None
         asked = self._side.ask(
             "train",
             progress_for(self._tick, "torch train()"),
-            program=self._port.program,
+            program=self._port.program.name,
             folders=[*self._port.folders, str(self._out)],
             precision="float64",
-            rounded=self._round,
-            rates=[self.part.rate(number) for number in self.part.steps],
-            draws=bool(self._case["draws"]),
-            feeds=str(self._spec.feeds),
-            start=str(write_init(self._out / "train-start", start)),
-            steps=list(self.part.steps),
-            out=str(out),
+            sections=list(sections),
         )
         asked.result()
-        return DenseTrace(out)
+        return [DenseTrace(Path(each["out"])) for each in sections]
 
     def _run(self, spec: RunSpec, prepared: dict[str, Any]) -> Trace:
         out = self._out / (f"torch-{spec.name}-rounded" if self._round else f"torch-{spec.name}")

@@ -12,10 +12,11 @@ from parity.experiment.levels import not_run
 from parity.experiment.replay.levels import Judged, judge_part
 from parity.experiment.replay.port import Port as Port
 from parity.experiment.replay.port import ReplayedPort, check_port
+from parity.experiment.replay.port import TrainingModule as TrainingModule
 from parity.experiment.replay.script import Part, parts_of, write_reference
 from parity.experiment.replay.script import ReplayError as ReplayError
 from parity.experiment.replay.sections import Looked, in_section, look_at_part, together
-from parity.experiment.replay.training import trains_itself
+from parity.experiment.replay.training import trains_itself, with_training
 from parity.experiment.session import LEVELS
 from parity.experiment.spec import Progress, silent
 from parity.judge.result import Level, Result
@@ -81,13 +82,15 @@ def replay(
         serving = side or stack.enter_context(
             contextlib.closing(launch_torch(out / "logs" / "torch.log", port.silence))
         )
+        judged = []
         for part in script.parts:
             replayed = _start(script, part, port, serving)
-            judged = _judge(script, replayed)
+            judged.append((replayed, _judge(script, replayed)))
+        for replayed, each in with_training(judged) if port.program else judged:
             # Invariant: each outcome holds what was looked at in all parts so far, within one limit for all.
             before = outcomes[-1].looked if outcomes else Looked([], [])
-            looked = look_at_part(before, replayed.join, judged, part.name) if closely else before
-            outcomes.append(_outcome(replayed, judged, looked))
+            looked = look_at_part(before, replayed.join, each, replayed.part.name) if closely else before
+            outcomes.append(_outcome(replayed, each, looked))
     return _joined(script, outcomes, levels)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from parity.experiment.replay.free_run import FreeRuns, start_of
+from parity.experiment.replay.levels import Judged
 from parity.experiment.replay.orders import FREE_RUN_IN_OTHER_ORDER
 from parity.experiment.replay.port import ReplayedPort
 from parity.judge.level import first_difference
@@ -12,6 +13,7 @@ from parity.judge.metrics import distance
 from parity.judge.result import Check, Level, decide, what_differs
 from parity.mapping.states import translated
 from parity.trace import Trace, parse_key
+from parity.trace.arrays import Tensors
 
 TRAINING = "train"
 LEFT_BY_UPDATES = ("var", "slot", "stat")
@@ -26,22 +28,53 @@ BY_OWN_RUN = "{count:,} of them are not the script's but {note}"
 PARTED = "train() itself does otherwise than the steps that were replayed, which are the same as the script's"
 
 
-def with_training(function: Level, replayed: ReplayedPort, runs: FreeRuns | None) -> Level:
-    """Returns level 1 with what the port's own training program leaves after each of its updates.
+def with_training(judged: Sequence[tuple[ReplayedPort, Judged]]) -> list[tuple[ReplayedPort, Judged]]:
+    """Returns what was judged with what the port's own training program leaves after each of its updates.
 
-    The program gets the recorded batches, first weights and draws, and nothing else: what it combines, clips, updates and
-    schedules is its own.
+    The program gets the recorded batches, first weights and draws, the rates that the script feeds, and nothing else: what
+    it combines, clips, updates and schedules, and which of several optimizers has its turn, is its own.
 
     Args:
-      function: level 1 of what was replayed.
-      replayed: the port, with a program.
-      runs: the free runs of both, None where there are none.
+      judged: every part of the script, with the port that was replayed, which has a program.
     """
-    if function.verdict != "same" or runs is None:
-        why = "there is no free run" if runs is None else f"what was replayed is {function.verdict}"
-        return function.with_notes(NOT_TRAINED.format(why=why))
-    freely = replace(replayed.part, trace=runs.reference)
-    trained = replayed.train(translated(replayed.join, start_of(freely, replayed.part.begins)))
+    why = next((_why_not(each) for _, each in judged if _why_not(each)), "")
+    if why:
+        return [(replayed, _with_function(each, _function(each).with_notes(why))) for replayed, each in judged]
+    sections = [replayed.write_training(_start(replayed, each.free)) for replayed, each in judged]
+    trained = judged[0][0].train(sections)
+    return [
+        (replayed, _with_function(each, _with_program(_function(each), replayed, each.free, trace)))
+        for (replayed, each), trace in zip(judged, trained, strict=True)
+    ]
+
+
+def _why_not(judged: Judged) -> str:
+    """Why the program is not run, "" where it is."""
+    verdict = _function(judged).verdict
+    if verdict != "same":
+        return NOT_TRAINED.format(why=f"what was replayed is {verdict}")
+    return "" if judged.free else NOT_TRAINED.format(why="there is no free run")
+
+
+def _function(judged: Judged) -> Level:
+    return judged.levels[0]
+
+
+def _with_function(judged: Judged, function: Level) -> Judged:
+    return judged._replace(levels=[function, *judged.levels[1:]])
+
+
+def _start(replayed: ReplayedPort, runs: FreeRuns | None) -> Tensors:
+    assert runs is not None
+    part = replayed.part
+    # Of several optimizers one may train later than in the first step: what the script has there is in no step of its own.
+    state = runs.states.step(part.steps[0])
+    return translated(replayed.join, start_of({text: state.read(text) for text in state.names()}, part.begins))
+
+
+def _with_program(function: Level, replayed: ReplayedPort, runs: FreeRuns | None, trained: Trace) -> Level:
+    """Level 1 of one part with what the program leaves after each of its updates."""
+    assert runs is not None
     checks = _judge(replayed, runs, trained, function.checks)
     together = [*function.checks, *checks]
     verdict = decide(checks)
@@ -82,8 +115,7 @@ def _judge(replayed: ReplayedPort, runs: FreeRuns, trained: Trace, lockstep: Seq
     free = {(check.step, check.key): check for check in lockstep if check.run == "free"}
     if replayed.part.held and any(check.verdict == "different" for check in left):
         # The shadow takes what is held from the recording in every step, in float32, and so did the port's free run.
-        start = start_of(replace(replayed.part, trace=runs.reference), replayed.part.begins)
-        runs = runs._replace(candidate=replayed.run_freely(translated(replayed.join, start), None, "carried"))
+        runs = runs._replace(candidate=replayed.run_freely(_start(replayed, runs), None, "carried"))
     return [_by_own_free_run(replayed, runs, trained, check, free)._replace(run=TRAINING) for check in left]
 
 

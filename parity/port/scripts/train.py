@@ -1,56 +1,19 @@
 """Writes `train.py`: the program that trains a port under DistributedDataParallel, with its launch manual."""
 
+import re
+import textwrap
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from parity.experiment.replay.script import DRAW, Part
 from parity.port.scripts.initial import Initial
-from parity.port.training.optimizer import Training
+from parity.port.scripts.sections import Input, Program, Section, inputs_of
+from parity.port.scripts.updates import turns_line, updates_of
+from parity.port.source.form import wrapped
 from parity.port.training.rates import RATE_ARGUMENT
 from parity.port.training.schedules import STEP_ARGUMENT
-from parity.trace import parse_key
 from parity.trace.escape import in_docstring, one_line, python_string
 
 OUT = "training"  # the folder of checkpoints
 MOST_CHARACTERS_OF_A_LINE = 120  # characters of a line
-REDUCTION_OF = {
-    "mean": "",
-    "sum": 'torch_ddp.GradientReduction(ddp, "sum")  # the script adds its towers\' gradients up; DDP alone averages',
-}
-
-
-class Program(NamedTuple):
-    """What a training program is written from.
-
-    Fields:
-      script: name of the recorded script.
-      part: what was recorded.
-      initial: the first values.
-      defined: which of "optimizer", "schedule" and "averages" the port has.
-      statistics: whether the model has moving statistics.
-      training: what stands between gradients and weights.
-    """
-
-    script: str
-    part: Part
-    initial: Initial
-    defined: frozenset[str]
-    statistics: bool
-    training: Training
-
-
-class Input(NamedTuple):
-    """What a rank is fed.
-
-    Fields:
-      name: of the input.
-      dtype: of it.
-      shape: on one rank, with "batch" for a length that changes from step to step.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[object, ...]
 
 
 def source_of(program: Program, verdict: Sequence[str]) -> str:
@@ -61,53 +24,37 @@ def source_of(program: Program, verdict: Sequence[str]) -> str:
       verdict: lines that say what is proven of it.
     """
     blocks = [
-        _batches(inputs_of(program.part)),
+        _batches(program),
         _initialize(program.initial),
         _load(),
-        *([] if "optimizer" in program.defined else [_optimizer_left(program)]),
-        *([_rate_left(program)] if program.training.fed else []),
-        _parts_of(program),
-        _train(program),
+        *(_optimizer_left(each) for each in program.sections if "optimizer" not in each.defined),
+        *(_rate_left(each) for each in program.sections if each.training.fed),
+        *updates_of(program),
         _main(),
         _start(),
     ]
     body = "\n\n\n".join("\n".join(block) for block in blocks)
-    head = [f'"""{in_docstring(_manual(program, verdict))}"""', "", *_imports(body, program), "", ""]
-    if "MAPPING" in body:
-        head[-1:] = ['MAPPING = Path(__file__).with_name("port.toml")', "", ""]
-    return "\n".join(head) + body + "\n"
-
-
-def inputs_of(part: Part) -> list[Input]:
-    """Returns what each rank is fed, as it was recorded."""
-    found: dict[str, Input] = {}
-    for number in part.steps:
-        file = part.trace.step(number)
-        for text in file.names("feed"):
-            own = part.own(text)
-            key = parse_key(own) if own else None
-            if key is None or key.tower != "0" or DRAW in key.name or not file.shape(text):
-                continue
-            shape: tuple[object, ...] = tuple(file.shape(text))
-            known = found.get(key.name)
-            if known is not None and len(known.shape) == len(shape):
-                shape = tuple(one if one == other else "batch" for one, other in zip(known.shape, shape, strict=True))
-            found[key.name] = Input(key.name, file.dtype(text), shape)
-    return list(found.values())
+    head = [f'"""{in_docstring(_manual(program, verdict))}"""', "", *_imports(body, program), ""]
+    constants = ['MAPPING = Path(__file__).with_name("port.toml")', *turns_line(program)]
+    return "\n".join([*head, *constants, "", body]) + "\n"
 
 
 def _manual(program: Program, verdict: Sequence[str]) -> str:
-    ranks = program.part.towers
-    combined = "adds their gradients up" if program.part.facts["combine"] == "sum" else "averages their gradients"
+    ranks = program.towers
+    combined = "adds their gradients up" if program.combine == "sum" else "averages their gradients"
+    rates = [f"{RATE_ARGUMENT}{each.suffix}" for each in program.sections if each.training.fed]
+    left = " and ".join(f"`{each}`" for each in ("batches", *rates))
+    feeds = "what the script feeds" if rates else "what fills the inputs"
     return "\n".join(
         [
             f"Trains the port of {one_line(program.script)} under DistributedDataParallel: one rank for each tower.",
             "",
             f"Written by `parity port`. The script has {ranks} towers and {combined}: its learning rate belongs to "
             f"{ranks} ranks.",
+            *_in_turn(program),
             *verdict,
             "",
-            "First write `batches`, below: what fills the inputs is in no trace. Then, on CPUs or on GPUs:",
+            f"First write {left}, below: {feeds} is in no trace. Then, on CPUs or on GPUs:",
             "",
             f"    python train.py --gpus {ranks} --steps 1000",
             f"    torchrun --standalone --nproc-per-node {ranks} train.py --backend nccl --steps 1000",
@@ -124,13 +71,26 @@ def _manual(program: Program, verdict: Sequence[str]) -> str:
     )
 
 
+def _in_turn(program: Program) -> list[str]:
+    """What the manual says of several optimizers."""
+    if program.turns is None:
+        return []
+    names = ", ".join(program.sections[place].turn for place in program.turns.order)
+    lines = [f"It trains in turn {names}, each with its own loss and optimizer; --steps counts the updates of all."]
+    if not program.turns.seen_twice:
+        lines.append("The recorded steps hold this order but once: look in the script whether it goes on so.")
+    return [line for each in lines for line in textwrap.wrap(each, MOST_CHARACTERS_OF_A_LINE)]
+
+
 def _imports(body: str, program: Program) -> Iterator[str]:
     yield from ("import argparse", "from collections.abc import Callable, Iterable, Iterator")
     yield "from itertools import islice"
     yield from ("from pathlib import Path", "from typing import Any", "")
     yield "import torch"
-    names = ["Model", "loss", *sorted(program.defined)]
-    yield f"from port import {', '.join(sorted(names, key=lambda name: (name.islower(), name)))}"
+    defined = [f"{name}{each.suffix}" for each in program.sections for name in ("loss", *each.defined)]
+    # A program that is left to write in parts may call less than the port has.
+    called = [name for name in ["Model", *defined] if re.search(rf"\b{name}\b", body)]
+    yield from wrapped(f"from port import {', '.join(sorted(called, key=lambda name: (name.islower(), name)))}")
     yield "from torch import Tensor" + (", nn" if "nn." in body.replace("torch.nn.", "") else "")
     yield from ("from torch.nn.parallel import DistributedDataParallel", "")
     yield "import torch_ddp"
@@ -139,7 +99,7 @@ def _imports(body: str, program: Program) -> Iterator[str]:
         yield "from torch_ddp import like_tf"
 
 
-def _batches(inputs: Sequence[Input]) -> Iterator[str]:
+def _batches(program: Program) -> Iterator[str]:
     yield "# ======== YOURS TO WRITE: the data. Nothing else in this file has to be touched. ========"
     yield ""
     yield ""
@@ -152,15 +112,21 @@ def _batches(inputs: Sequence[Input]) -> Iterator[str]:
     yield "      step: number of updates that are made: where a resumed training goes on."
     yield ""
     yield "    Yields:"
-    yield "      Dict of input to tensor; as recorded, of one rank:"
-    for each in inputs:
-        shape = ", ".join(map(str, each.shape))
-        yield f"        {in_docstring(one_line(each.name))}: {each.dtype} [{shape}]"
+    turn = "" if program.turns is None else ", for `TURNS[step % len(TURNS)]`"
+    yield f"      Dict of input to tensor{turn}; as recorded, of one rank:"
+    for section in program.sections:
+        yield from ([f"        {section.turn}:"] if section.turn else [])
+        for each in inputs_of(section.part):
+            yield f"        {'  ' if section.turn else ''}{_in_words(each)}"
     yield '    """'
     yield '    raise NotImplementedError("batches: expected the data side of the script, got none. Write it in train.py.")'
     yield ""
     yield ""
     yield "# ======== Below: as the script has it. ========"
+
+
+def _in_words(given: Input) -> str:
+    return f"{in_docstring(one_line(given.name))}: {given.dtype} [{', '.join(map(str, given.shape))}]"
 
 
 def _initialize(initial: Initial) -> Iterator[str]:
@@ -179,68 +145,20 @@ def _load() -> Iterator[str]:
     yield "    torch_ddp.load_weights(model, carried_weights(weights, MAPPING))"
 
 
-def _optimizer_left(program: Program) -> Iterator[str]:
-    kind = str(program.part.facts["optimizer"].get("name", ""))
+def _optimizer_left(section: Section) -> Iterator[str]:
+    kind = str(section.part.facts["optimizer"].get("name", ""))
     left = python_string(f"optimizer: {kind} of the script was not written. Write it here.")
-    yield "def optimizer(model: Model) -> torch.optim.Optimizer:"
+    yield f"def optimizer{section.suffix}(model: Model) -> torch.optim.Optimizer:"
     yield '    """Returns the optimizer of the script."""'
     yield f"    raise NotImplementedError({left})"
 
 
-def _rate_left(program: Program) -> Iterator[str]:
-    fed = in_docstring(one_line(program.training.fed))
-    yield f"def {RATE_ARGUMENT}({STEP_ARGUMENT}: int) -> float:"
-    yield f'    """Returns the learning rate after `{STEP_ARGUMENT}` updates, which the script feeds: {fed}."""'
-    yield f'    raise NotImplementedError("{RATE_ARGUMENT}: expected what the script feeds, got none. Write it here.")'
-
-
-def _parts_of(program: Program) -> Iterator[str]:
-    yield "def parts_of(model: Model) -> dict[str, Any]:"
-    schedule = " and its schedule" if "schedule" in program.defined or program.training.fed else ""
-    yield f'    """Returns what trains, and what checkpoints hold: the model under DDP, its optimizer{schedule}."""'
-    kept = "  # rank 0's statistics go to all: the script moves them from its first tower" if program.statistics else ""
-    yield f"    ddp = DistributedDataParallel(model){kept}"
-    reduced = REDUCTION_OF[program.part.facts["combine"]]
-    if reduced:
-        yield f"    {reduced}"
-    averages = ', "averages": averages(model)' if "averages" in program.defined else ""
-    schedule = RATE_ARGUMENT if program.training.fed else "schedule" if "schedule" in program.defined else ""
-    if schedule:
-        given = f", {RATE_ARGUMENT}(0)" if program.training.fed else ""
-        yield f"    updates = optimizer(model{given})"
-        yield f"    scheduler = like_tf.Scheduler(updates, {schedule})"
-        yield f'    return {{"model": ddp, "optimizer": updates, "schedule": scheduler{averages}}}'
-    else:
-        yield f'    return {{"model": ddp, "optimizer": optimizer(model){averages}}}'
-
-
-def _train(program: Program) -> Iterator[str]:
-    yield "def train("
-    yield "    batches: Iterable[dict[str, Tensor]],"
-    yield "    parts: dict[str, Any],"
-    yield "    step: int = 0,"
-    yield "    save: Callable[[int], None] = lambda step: None,"
-    yield ") -> int:"
-    yield '    """Makes one update for each batch; returns the number of updates in all.'
-    yield ""
-    yield "    Args:"
-    yield "      batches: this rank's shares."
-    yield "      parts: as `parts_of` returns them."
-    yield "      step: number of updates made before."
-    yield "      save: called with the number of updates after each."
-    yield '    """'
-    yield '    model, updates = parts["model"], parts["optimizer"]'
-    yield "    model.train()"
-    yield "    for step, batch in enumerate(batches, step + 1):"
-    yield "        updates.zero_grad()"
-    yield "        loss(model, **batch).backward()"
-    yield "        updates.step()"
-    if "schedule" in program.defined or program.training.fed:
-        yield '        parts["schedule"].step()'
-    if "averages" in program.defined:
-        yield f'        parts["averages"].update({"step" if program.training.averages_count else ""})'
-    yield "        save(step)"
-    yield "    return step"
+def _rate_left(section: Section) -> Iterator[str]:
+    fed, called = in_docstring(one_line(section.training.fed)), f"{RATE_ARGUMENT}{section.suffix}"
+    updates = f"`{STEP_ARGUMENT}` updates of its own" if section.turn else f"`{STEP_ARGUMENT}` updates"
+    yield f"def {called}({STEP_ARGUMENT}: int) -> float:"
+    yield f'    """Returns the learning rate after {updates}, which the script feeds: {fed}."""'
+    yield f'    raise NotImplementedError("{called}: expected what the script feeds, got none. Write it here.")'
 
 
 def _main() -> Iterator[str]:
