@@ -1,0 +1,191 @@
+"""What is told of the two ops at which passes part: what each computes, what it broadcasts, and what was made of weights."""
+
+import numpy as np
+import pytest
+from support.made_passes import passed
+
+from parity.diagnose.located.op_inputs import cause_of_broadcast, cause_of_weights
+from parity.diagnose.located.ops import PROVEN_BY_BOTH, PROVEN_BY_PORT, cause_at_op
+from parity.diagnose.located.search import AtLayer
+from parity.judge import Join
+from parity.locate import locate
+from parity.mapping import Mapping
+from parity.trace import Operand, parse_key
+
+RANDOM = np.random.default_rng(51)
+X, W, V = (RANDOM.normal(size=size) for size in ((6, 4), (4, 5), (5, 3)))
+BESIDE = RANDOM.normal(size=(6, 5))
+H = X @ W
+WEIGHTS = {"one": W, "two": V}
+
+
+def relu(x):
+    return np.maximum(x, 0.0)
+
+
+def odd(x):
+    """What no rule gives."""
+    return np.sin(3 * x) * np.cos(x) + 0.1
+
+
+def net(*middle):
+    """A product with a weight, some ops, a product with another weight, and a mean."""
+    ops = [("MatMul", [X, W], H), *middle]
+    made = ops[-1][2] @ V
+    side = passed(*ops, ("MatMul", [len(ops) - 1, V], made), ("Mean", [len(ops)], made.mean()))
+    listed = list(side.ops)
+    for number, name, at in ((0, "one", 1), (len(ops), "two", 1)):
+        operands = tuple(
+            each._replace(name=name) if place == at else each for place, each in enumerate(listed[number].operands)
+        )
+        listed[number] = listed[number]._replace(weights=[name], operands=operands, name=f"{name}/MatMul")
+    return side._replace(ops=listed)
+
+
+def port(side):
+    """The same pass from another file, with weights of the port's names."""
+    return side._replace(ops=[op._replace(line=op.line._replace(file="port.py")) for op in side.ops])
+
+
+def parted(one, other):
+    return locate(one, port(other), {name: (name,) for name in WEIGHTS}, {name: v.shape for name, v in WEIGHTS.items()})
+
+
+def test_the_function_that_gives_the_ports_numbers_is_told_with_both_lines():
+    cause = cause_at_op(parted(net(("Relu", [0], relu(H))), net(("tanh", [0], np.tanh(H)))))
+    assert cause.name == "activation_function"
+    assert "port.py:2" in cause.title and "model.py:2" in cause.title
+
+
+def test_what_no_rule_gives_is_told_by_its_place_where_what_goes_in_is_the_same():
+    cause = cause_at_op(parted(net(("Relu", [0], relu(H))), net(("odd", [0], odd(H)))))
+    assert cause.name == "other_operation" and PROVEN_BY_BOTH in cause.evidence
+    of_both = net(("AddV2", [0, BESIDE], H + BESIDE))
+    cause = cause_at_op(parted(of_both, net(("odd", [0], odd(H)))))
+    assert cause.name == "other_operation" and PROVEN_BY_PORT in cause.evidence, (
+        "the reference takes what the port has not"
+    )
+
+
+def test_nothing_is_told_of_what_takes_something_that_the_other_side_has_nowhere():
+    unknown = RANDOM.normal(size=(6, 5))
+    one, other = net(("AddV2", [0, BESIDE], H + BESIDE)), net(("odd", [0, unknown], odd(H) + unknown))
+    assert cause_at_op(parted(one, other)) is None
+    assert cause_at_op(parted(one, net(("odd", [0, BESIDE], odd(H) + BESIDE)))) is not None
+
+
+def test_nothing_is_told_without_a_line_or_operands():
+    one, other = net(("Relu", [0], relu(H))), net(("tanh", [0], np.tanh(H)))
+    place = parted(one, other)
+    for number, changes in ((0, {"line": None}), (0, {"operands": ()}), (1, {"line": None}), (1, {"operands": ()})):
+        passes = list(place.passes)
+        ops = [op._replace(**changes) if at == 1 else op for at, op in enumerate(passes[number].ops)]
+        passes[number] = passes[number]._replace(ops=ops)
+        assert cause_at_op(place._replace(passes=tuple(passes))) is None
+    parting = place.parting
+    for lacking in (parting._replace(reference=None), parting._replace(candidate=None)):
+        assert cause_at_op(place._replace(parting=lacking)) is None
+
+
+def test_an_op_is_left_out_behind_a_new_layout_too():
+    turned = ("Transpose", [1, np.array([1, 0])], relu(H).T), ("Mul", [2, BESIDE.T], relu(H).T * BESIDE.T)
+    one = net(("Relu", [0], relu(H)), *turned, ("Transpose", [3, np.array([1, 0])], relu(H) * BESIDE))
+    other = net(("t", [0], H.T), ("mul", [1, BESIDE.T], H.T * BESIDE.T), ("t", [2], H * BESIDE))
+    cause = cause_at_op(parted(one, other))
+    assert cause is not None and cause.name == "op_left_out" and "leaves out relu" in cause.title
+
+
+LABELS = RANDOM.normal(size=6)
+
+
+def loss(of_torch, expanded=False):
+    """Scores of examples less labels, squared: in the port a column less a row."""
+    score = (H @ V)[:, 0]
+    ops = [("MatMul", [X, W], H), ("MatMul", [0, V[:, :1]], score[:, None])]
+    off = (score[:, None] - LABELS) if of_torch else (score - LABELS)
+    if not of_torch:
+        ops.append(("Squeeze", [1], score))
+    if expanded:
+        ops.append(("expand", [1], np.broadcast_to(score[:, None], (6, 6))))
+    at = len(ops)
+    ops += [("sub", [at - 1, LABELS], off), ("square", [at], off**2), ("mean", [at + 1], (off**2).mean())]
+    return passed(*ops)
+
+
+@pytest.mark.parametrize("expanded", [False, True])
+@pytest.mark.parametrize(("of_loss", "name"), [(True, "loss_reduction"), (False, "op_left_out")])
+def test_a_column_against_a_row_is_told_to_pair_each_with_each(expanded, of_loss, name):
+    place = locate(loss(False), port(loss(True, expanded)), {}, {})
+    cause = cause_of_broadcast(place, of_loss)
+    assert cause.name == name
+    assert "[6, 1] against [6] to [6, 6], where the reference has [6]" in cause.title
+    assert "port.py:" in cause.title and "model.py:" in cause.title
+    assert cause_at_op(place).name == "loss_reduction", "behind all layers"
+
+
+def test_no_broadcast_is_told_where_the_numbers_are_others_or_an_operand_is_not_known():
+    other = loss(True)
+    place = locate(loss(False), port(other), {}, {})
+    hidden = place.passes[1]._replace(operand=lambda number, at: None)
+    assert cause_of_broadcast(place._replace(passes=(place.passes[0], hidden)), True) is None
+    assert cause_of_broadcast(place._replace(parting=place.parting._replace(candidate=None)), True) is None
+    assert cause_of_broadcast(parted(net(("Relu", [0], relu(H))), net(("tanh", [0], np.tanh(H)))), True) is None
+
+
+def with_weight(function, side="model.py"):
+    """A product with something made of a weight, which no op shows."""
+    made = X @ function(W)
+    ops = [("Relu", [X], X), ("MatMul", [0, function(W)], made), ("Mean", [1], (made**2).mean())]
+    found = passed(*ops)
+    operands = found.ops[1].operands[0], Operand("1", "", None, list(W.shape))
+    listed = [found.ops[0], found.ops[1]._replace(weights=["one"], operands=operands), found.ops[2]]
+    return found._replace(ops=[op._replace(line=op.line._replace(file=side)) for op in listed])
+
+
+def test_what_a_port_makes_of_a_weight_before_an_op_takes_it_is_told():
+    place = locate(with_weight(np.exp), with_weight(np.tanh, "port.py"), {"one": ("one",)}, {"one": W.shape})
+    cause = cause_of_weights(place, {"one": W, "two": V})
+    assert cause.name == "activation_function" and "of one the port takes" in cause.title.replace("makes", "takes")
+    assert "port.py:2" in cause.title and "model.py:2" in cause.title
+    assert cause_of_weights(place, {"two": V}) is None, "another weight"
+    assert cause_of_weights(place, {"one": V}) is None, "of another size"
+    assert cause_of_weights(place._replace(parting=place.parting._replace(candidate=None)), {"one": W}) is None
+    same = locate(with_weight(np.exp), with_weight(np.exp), {"one": ("one",)}, {"one": W.shape})
+    assert same is None
+
+
+class File(dict):
+    """A step of a trace."""
+
+    def keys(self, *quantities):
+        return [key for key in map(parse_key, self) if key.quantity in quantities]
+
+    def read(self, text):
+        return self[str(text)]
+
+    def __contains__(self, text):
+        return super().__contains__(str(text))
+
+
+class Sided:
+    def __init__(self, made):
+        self.made, self.variables, self.facts, self.step_numbers = File(made), {}, {}, [0]
+
+    def step(self, number):
+        return self.made
+
+
+def test_outputs_of_a_layer_that_was_found_stand_beside_those_that_are_recorded_of_its_tower():
+    recorded = {"act/0/hidden": X, "act/0/other": X + 1, "act/1/hidden": X + 2, "loss/0": np.array(1.5)}
+    sides = Sided(recorded), Sided({text: value * 2 for text, value in recorded.items()})
+    found = AtLayer(Join(Mapping([]), {}, []), *sides, None, 2, "hidden", "0", (H, 3 * H))
+    assert [name for name, *_ in found.pairs(0, "act", "", "0")] == ["hidden", "other"]
+    _, one, other = next(found.pairs(0, "act", "", "0"))
+    assert one is H and np.array_equal(other, 3 * H)
+    ((name, one, _),) = found.pairs(0, "act", "", "1")
+    assert name == "hidden" and np.array_equal(one, X + 2)
+    assert [name for name, *_ in found.pairs(0, "loss", "", "0")] == [""]
+    for outputs in (None, (H, H * np.inf)):
+        unpaired = AtLayer(found.join, *sides, None, 2, "hidden", "0", outputs)
+        pairs = {name: one for name, one, _ in unpaired.pairs(0, "act", "", "0")}
+        assert set(pairs) == {"hidden", "other"} and np.array_equal(pairs["hidden"], X)
