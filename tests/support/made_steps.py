@@ -17,8 +17,8 @@ def trace(folder, steps, kinds, facts):
     return Trace(folder)
 
 
-def causes_between(folder, key, reference, candidate, states, kinds, facts=None, sums=None, step=0):
-    """Returns name and title of the causes of the first difference at `key` in a step; one dict stands for one step.
+def evidence_between(folder, reference, candidate, states, kinds, facts=None, sums=None, facts_of_candidate=None):
+    """Returns the evidence about two towers that steps of both sides are; one dict stands for one step.
 
     `sums` says which variables of the reference are the sum of several of the candidate.
     """
@@ -32,14 +32,23 @@ def causes_between(folder, key, reference, candidate, states, kinds, facts=None,
         for name in names
     ]
     slots = sorted({key.slot for key in keys if key.slot})
-    evidence = Evidence(
+    return Evidence(
         Join(Mapping(pairs), {}, slots),
         trace(folder / "reference", one, kinds, facts or {}),
-        trace(folder / "candidate", other, kinds, facts or {}),
+        trace(folder / "candidate", other, kinds, facts_of_candidate or facts or {}),
         trace(folder / "states", before, kinds, {}),
         2,
     )
+
+
+def first_at(key, step=0):
+    """Returns the first difference at `key` in a step."""
     parsed = parse_key(key)
     check = Check("lockstep", step, key, "different", 1.0, 1e-15)
-    first = FirstDifference(check, parsed.quantity, parsed.name, parsed.tower, None)
-    return [(cause.name, cause.title) for cause in find_causes(first, evidence)]
+    return FirstDifference(check, parsed.quantity, parsed.name, parsed.tower, None)
+
+
+def causes_between(folder, key, *sides, step=0, **options):
+    """Returns name and title of the causes of the first difference at `key` in a step, see `evidence_between`."""
+    evidence = evidence_between(folder, *sides, **options)
+    return [(cause.name, cause.title) for cause in find_causes(first_at(key, step), evidence)]

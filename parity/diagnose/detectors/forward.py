@@ -182,13 +182,13 @@ def activation_factor(first: FirstDifference, evidence: Evidence) -> Cause | Non
 
 
 def outputs(first: FirstDifference, evidence: Evidence) -> tuple[Array, Array] | None:
-    """Returns the first layer that differs, reference and candidate, where it is finite; else None."""
+    """Returns the first layer that differs, reference and candidate; None where it is no layer, or not finite."""
     if first.quantity != "act":
         return None
     step = first.check.step
     # Of this tower: a layer of another tower has other examples.
     for name, one, other in evidence.pairs(step, "act", "", first.tower):
-        if name == first.name and one.size and np.isfinite(one).all() and np.isfinite(other).all():
+        if name == first.name:
             return one, other
     return None
 
@@ -239,10 +239,9 @@ def normalisation(first: FirstDifference, evidence: Evidence) -> Cause | None:
     )
 
 
-def affine(one: Array, other: Array) -> tuple[Array | None, float]:
-    """Returns each channel's scale, NaN where it cannot be told, and what it leaves, with a shift, of the difference."""
-    scales, _, left = _fits(one, other)
-    return (scales, left) if np.isfinite(left) else (None, np.inf)
+def left_by_channels(one: Array, other: Array) -> float:
+    """Returns what a scale and a shift of each channel leave of the difference; infinite where no channel tells them."""
+    return _fits(one, other)[2]
 
 
 def _fits(one: Array, other: Array) -> tuple[Array, Array, float]:

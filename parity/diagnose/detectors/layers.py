@@ -1,12 +1,14 @@
 """Causes in what stands between a layer and its output: padding, pooling, dropout, response normalisation, lookups."""
 
+from itertools import permutations
+
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.detectors.forward import affine, outputs
-from parity.diagnose.evidence import CLOSE, LEFT, Evidence, common_factor, explained
+from parity.diagnose.detectors.forward import left_by_channels, outputs
+from parity.diagnose.evidence import CLOSE, LEFT, Evidence, common_factor, explained, fit
 from parity.diagnose.fitting import as_dropout_keeps, likely_share
-from parity.judge.metrics import is_finite, norm
+from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace import key_of
 from parity.trace.arrays import Array
@@ -19,6 +21,9 @@ POOL_SIZES = (4, 9)  # values of a window of 2 x 2 and of 3 x 3: the mean is at 
 LEAST_SHARE_KEPT = 0.25
 RADII = range(6)
 LEAST_DROPPED = 1.001  # what dropout that keeps 99.9% scales by
+# Of a logarithm that is fitted by its first term: the next one of ln(1 + t) is t^2 / 2, which is 2e-2 of t where a s is
+# 4e-2 of k.
+SECOND_ORDER = 2e-2
 
 
 def border(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -26,9 +31,23 @@ def border(first: FirstDifference, evidence: Evidence) -> Cause | None:
     found = outputs(first, evidence)
     # Padding moves what the windows at the border see and nothing inside: a scale and shift per channel would be a
     # norm.
-    if found is None or found[0].ndim != 4 or affine(*found)[1] <= 1e-7:
+    if found is None or found[0].ndim != 4 or left_by_channels(*found) <= 1e-7:
         return None
-    return _border(first, found)
+    one, other = found
+    if min(one.shape[1:3]) <= 2 * BORDER + 1 or (one != other).sum() < FEWEST_AT_BORDER:
+        return None
+    inner = (slice(None), slice(BORDER, -BORDER), slice(BORDER, -BORDER))
+    left = other[inner] - one[inner]
+    same = norm(left) <= CLOSE * norm(one[inner]) and explained(left, other - one, one)
+    if not same and left_by_channels(one[inner], other[inner]) > 1e-7:
+        return None
+    return build_cause(
+        "border",
+        evidence=f"{BORDER} pixels from the border on, the channels are the same"
+        + ("" if same else " up to the scale and shift that batch norm gives them")
+        + "; at the border they are not",
+        tensor=first.name,
+    )
 
 
 def pooling(first: FirstDifference, evidence: Evidence) -> Cause | None:
@@ -41,7 +60,7 @@ def pooling(first: FirstDifference, evidence: Evidence) -> Cause | None:
         (found[1], found[0], "reference", "candidate"),
     ):
         positive = one > 0
-        if (one < 0).any() or (other[~positive] != 0).any() or not positive.any() or (other[positive] <= 0).any():
+        if (one < 0).any() or (other[~positive] != 0).any() or (other[positive] <= 0).any():
             # Means of positive values are positive wherever the largest is, and lie between it and its 1/n: no other
             # pooling does both. Negative values would let a mean be of either sign.
             continue
@@ -108,8 +127,8 @@ def dropout_before_pooling(first: FirstDifference, evidence: Evidence) -> Cause 
         # is less.
         factor = float(ratio.max())
         kept, lesser = float((ratio > factor * (1 - 2e-3)).mean()), float((ratio < factor * 0.99).mean())
-        # A share and a rest: without the rest it is a factor of everything, and a rate that nobody would use is out.
-        if not 1.01 < factor < 20 or kept < LEAST_SHARE_KEPT or lesser < 0.02:
+        # A share and a rest: without the rest it is a factor of everything.
+        if factor <= 1.01 or kept < LEAST_SHARE_KEPT or lesser < 0.02:
             continue
         # Binomial over half as many windows: neighbours share values, so that fewer of them are independent.
         if not likely_share(kept, 1 / factor, int(positive.sum()) // 2):  # neighbouring windows share what is largest
@@ -128,10 +147,10 @@ def dropout_before_pooling(first: FirstDifference, evidence: Evidence) -> Cause 
 
 def response_normalisation(first: FirstDifference, evidence: Evidence) -> Cause | None:
     """Local response normalisation by other numbers: the ratio of the sides follows the squares of the channels around."""
-    found = outputs(first, evidence)
-    if found is None or found[0].ndim != 4 or (found[0] < 0).any():
+    pair = outputs(first, evidence)
+    if pair is None or pair[0].ndim != 4 or (pair[0] < 0).any():
         return None
-    one, other = found
+    one, other = pair
     # x / (k + a s)^b is 0 where x is, whatever stands below.
     seen = (one > 0) & (other > 0)
     if seen.sum() < 50 or (seen != (one > 0)).any():
@@ -143,18 +162,16 @@ def response_normalisation(first: FirstDifference, evidence: Evidence) -> Cause 
     apart = np.log(other[seen] / one[seen])
     sums = {radius: _squares_around(one, radius)[seen] for radius in RADII if radius < one.shape[-1]}
     for radius, around in sums.items():
-        share, left = _explained([around], apart)
-        # 2e-2: the next term of ln(1 + t) is t^2 / 2, which is 2e-2 of t where a s is 4e-2 of k.
-        if left <= 2e-2:
-            return _lrn(first, f"alpha times beta is off by {-share[0]:.4g}", f"over {2 * radius + 1} channels", left)
-    for wanted in sums:
-        for got in sums:
-            share, left = _explained([sums[wanted], sums[got]], apart)
-            # Both shares of opposite sign: less of one window and more of the other, which one window could not
-            # explain.
-            if wanted != got and left <= 2e-2 and share[0] > 0 > share[1]:
-                what = f"it goes over {2 * got + 1} channels where the reference goes over {2 * wanted + 1}"
-                return _lrn(first, what, f"over {2 * wanted + 1} and {2 * got + 1} channels", left)
+        found = fit([[around]], [apart])
+        if found is not None and found.residual <= SECOND_ORDER:
+            what = f"alpha times beta is off by {-found.coefficients[0]:.4g}"
+            return _lrn(first, what, f"over {2 * radius + 1} channels", found.residual)
+    for wanted, got in permutations(sums, 2):
+        found = fit([[sums[wanted], sums[got]]], [apart])
+        # Shares of opposite sign: less of one window and more of the other, which one window could not explain.
+        if found is not None and found.residual <= SECOND_ORDER and found.coefficients[0] > 0 > found.coefficients[1]:
+            what = f"it goes over {2 * got + 1} channels where the reference goes over {2 * wanted + 1}"
+            return _lrn(first, what, f"over {2 * wanted + 1} and {2 * got + 1} channels", found.residual)
     return None
 
 
@@ -213,25 +230,6 @@ def trained_twice(first: FirstDifference, evidence: Evidence) -> Cause | None:
     )
 
 
-def _border(first: FirstDifference, found: tuple[Array, Array]) -> Cause | None:
-    one, other = found
-    if one.ndim != 4 or min(one.shape[1:3]) <= 2 * BORDER + 1 or (one != other).sum() < FEWEST_AT_BORDER:
-        return None
-    inner = (slice(None), slice(BORDER, -BORDER), slice(BORDER, -BORDER))
-    scales, inside = affine(one[inner], other[inner])
-    left = other[inner] - one[inner]
-    same = norm(left) <= CLOSE * norm(one[inner]) and explained(left, other - one, one)
-    if not same and (scales is None or inside > 1e-7):
-        return None
-    return build_cause(
-        "border",
-        evidence=f"{BORDER} pixels from the border on, the channels are the same"
-        + ("" if same else " up to the scale and shift that batch norm gives them")
-        + "; at the border they are not",
-        tensor=first.name,
-    )
-
-
 def _lrn(first: FirstDifference, what: str, where: str, left: float) -> Cause:
     return build_cause(
         "response_normalisation",
@@ -245,12 +243,3 @@ def _lrn(first: FirstDifference, what: str, where: str, left: float) -> Cause:
 def _squares_around(values: Array, radius: int) -> Array:
     padded = np.pad(values**2, [(0, 0)] * 3 + [(radius, radius)])
     return np.asarray(sum(padded[..., shift : shift + values.shape[-1]] for shift in range(2 * radius + 1)))
-
-
-def _explained(columns: list[Array], target: Array) -> tuple[list[float], float]:
-    matrix = np.stack(columns, axis=1)
-    # Of infinities numpy's decomposition would not converge.
-    if not (is_finite(matrix) and is_finite(target)):
-        return [0.0] * len(columns), np.inf
-    found, *_ = np.linalg.lstsq(matrix, target, rcond=None)
-    return [float(each) for each in found], norm(target - matrix @ found) / max(norm(target), 1e-300)

@@ -210,9 +210,11 @@ def _of_the_slot(told: Given) -> Iterator[Cause]:
     # CLOSE_DERIVED: the share was solved for, from a slot before and after.
     if abs(told.kept - told.wanted) <= CLOSE_DERIVED:
         return
-    text = f"the slot {told.slot} of every variable keeps {told.kept:.9g} of itself, {FITTED_UPDATES}"
     # Nothing is kept: the slot begins anew in every step, whatever it is called.
-    if abs(told.kept) <= CLOSE_DERIVED:
+    forgotten = abs(told.kept) <= CLOSE_DERIVED
+    share = "nothing" if forgotten else f"{told.kept:.9g}"
+    text = f"the slot {told.slot} of every variable keeps {share} of itself, {FITTED_UPDATES}"
+    if forgotten:
         yield build_cause("slot_reset", evidence=text, slot=told.slot)
         return
     name, variant = ("adam_beta", "beta1") if told.averages else ("momentum", "other")
