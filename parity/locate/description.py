@@ -34,9 +34,9 @@ def _apart(reference: Array, candidate: Array) -> Array:
     sizes = np.abs(reference[np.isfinite(reference) & (reference != 0.0)])
     # Without zeros, as `matching` has it: behind a ReLU they would make the median 0.
     scale = float(np.median(sizes)) if sizes.size else 1.0
-    # inf - inf is no number, and then not near: the last line asks whether the two are equal.
+    # To an infinity nothing is near: the last line asks whether the two are equal.
     with np.errstate(invalid="ignore"):
-        near = np.abs(reference - candidate) <= TOLERANCE * (np.abs(reference) + scale)
+        near = np.isfinite(reference) & (np.abs(reference - candidate) <= TOLERANCE * (np.abs(reference) + scale))
     return np.asarray(~near & (reference != candidate))
 
 

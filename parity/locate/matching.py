@@ -125,10 +125,11 @@ def partners(reference: Pass, candidate: Pass, tolerance: float = TOLERANCE) -> 
 def alike(one: Array, other: Array, tolerance: float) -> bool:
     """Tells whether two arrays of one size and order hold the same numbers: the ones of a mask hide none of the others."""
     with np.errstate(invalid="ignore"):
-        # Equal infinities are the same; their difference is no number.
+        # Equal infinities are the same; their difference is no number. To an infinity no other number is near.
         apart = np.where(one == other, 0.0, np.abs(one - other))
+        sizes = np.where(np.isfinite(one), np.abs(one), 0.0)
         # Beside each number the median: what cancels to nearly 0 is known to no more digits than its neighbours.
-        return bool((apart <= tolerance * (np.abs(one) + _middle(one))).all())
+        return bool((apart <= tolerance * (sizes + _middle(one))).all())
 
 
 def tolerance_for(relative: float) -> float:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from parity.locate.divergence import Side, differing_layers, part
+from parity.locate.divergence import Side, differing_layers, is_drawn, part
 from parity.locate.downstream import behind_difference
 from parity.locate.matching import Pass, reach
-from parity.trace import LOSS, ForwardOp
+from parity.trace import LOSS, ForwardOp, Operand
 
 MAPPING = {"conv/kernel": ("conv.weight",), "fc/kernel": ("fc.weight",)}
 RANDOM = np.random.default_rng(3)
@@ -122,3 +122,97 @@ def test_masks_and_draws_that_a_port_makes_its_own_way_do_not_hide_what_takes_th
     theirs += [("conv", "conv2d", [1, 2], ["conv.weight"], X @ CONV * 1.5)]
     theirs += [("fc", "linear", [3], ["fc.weight"], X @ CONV @ FC), ("", "mean", [4], [], 0.77)]
     assert part(*sides(graph(np.tanh), theirs), MAPPING).candidate == 3
+
+
+B = RANDOM.normal(size=(4, 6))
+
+
+def two_branches(first, second, names=("", "")):
+    """Two inputs of layers, something done to either, and the product of both."""
+    one, two = first(X @ CONV), second(B @ CONV)
+    return [
+        ("conv/a" if names[0] else "a", "MatMul", [], ["conv/kernel"], X @ CONV),
+        ("conv/b" if names[0] else "b", "MatMul", [], ["conv/kernel"], B @ CONV),
+        ("left", names[0] or "one", [0], [], one),
+        ("right", names[1] or "two", [1], [], two),
+        ("product", "Mul", [2, 3], [], one * two),
+        ("Mean", "Mean", [4], [], (one * two).mean()),
+    ]
+
+
+def test_of_several_ops_of_the_reference_the_one_that_takes_what_the_ports_takes_is_its_counterpart():
+    """The port does the second branch alone wrong, and the first in one op with what follows."""
+    whole = two_branches(np.tanh, np.tanh)
+    theirs = [
+        ("a", "linear", [], ["conv.weight"], X @ CONV),
+        ("b", "linear", [], ["conv.weight"], B @ CONV),
+        ("act", "sin", [1], [], np.sin(B @ CONV)),
+        ("fused", "gate", [0, 2], [], np.tanh(X @ CONV) * np.sin(B @ CONV)),
+        ("", "mean", [3], [], (np.tanh(X @ CONV) * np.sin(B @ CONV)).mean()),
+    ]
+    assert part(*sides(whole, theirs), MAPPING)[:3] == (3, 2, "act")
+    turned = np.tanh(B @ CONV) * np.sin(X @ CONV)
+    swapped = [
+        *theirs[:2],
+        ("act", "sin", [0], [], np.sin(X @ CONV)),
+        ("fused", "gate", [1, 2], [], turned),
+        ("", "mean", [3], [], turned.mean()),
+    ]
+    assert part(*sides(whole, swapped), MAPPING)[:3] == (2, 2, "act")
+
+
+def test_a_sum_with_zeros_stands_in_the_place_of_the_references_bias():
+    """What the port's op gives, its input, is right: the reference's op in its place is the one that parts."""
+    hidden, other = X @ CONV, X @ CONV + 0.3
+    ours = [
+        ("conv/MatMul", "MatMul", [], ["conv/kernel"], hidden),
+        ("conv/add", "AddV2", [0], [], other),
+        ("Tanh", "Tanh", [1], [], np.tanh(other)),
+        ("Mean", "Mean", [2], [], np.tanh(other).mean()),
+    ]
+    theirs = [
+        ("conv", "linear", [], ["conv.weight"], hidden),
+        ("shift", "add", [0], [], hidden),
+        ("", "tanh", [1], [], np.tanh(hidden)),
+        ("", "mean", [2], [], np.tanh(hidden).mean()),
+    ]
+    assert part(*sides(ours, theirs), MAPPING)[:3] == (1, 1, "shift")
+    of_weights = [ours[0], (*ours[1][:3], ["fc/kernel"], other), *ours[2:]]
+    reading = [theirs[0], (*theirs[1][:3], ["fc.weight"], hidden), *theirs[2:]]
+    assert part(*sides(of_weights, reading), MAPPING)[:3] == (1, 1, "shift")
+
+
+def test_a_layer_whose_output_is_hidden_is_wrong_only_with_the_same_input_weights_and_kind():
+    other = CONV + np.eye(6) * 1e-3
+    chosen = RANDOM.normal(size=(1, 6))
+
+    def hidden(name, kind, weight, kernel, given=X):
+        return [
+            ("in", "Relu", [], [], given),
+            (name, kind, [0], [weight], given @ kernel),
+            ("Max", "max", [1], [], chosen),
+            ("Sum", "sum", [2], [], chosen.sum()),
+        ]
+
+    ours = hidden("conv/MatMul", "MatMul", "conv/kernel", CONV)
+    for theirs, wanted in (
+        (hidden("conv", "linear", "conv.weight", other), ([1], [1])),
+        (hidden("conv", "tanh", "conv.weight", other), ([], [])),
+        (hidden("conv", "linear", "fc.weight", other), ([], [])),
+        (hidden("conv", "linear", "conv.weight", CONV), ([], [])),
+        (hidden("conv", "linear", "conv.weight", other, X + 1), ([], [])),
+        (hidden("conv", "linear", "conv.weight", other[:, :3]), ([], [])),
+    ):
+        assert differing_layers(*sides(ours, theirs), MAPPING) == wanted
+
+
+def test_an_op_is_drawn_where_all_that_it_is_made_of_are_draws():
+    def op(kind, inputs=(), weights=(), operands=()):
+        return ForwardOp("", kind, list(inputs), list(weights), [2], {}, None, tuple(operands))
+
+    for kind, drawn in (("rand_like", True), ("RandomUniform", True), ("Truncated_Normal", True), ("relu", False)):
+        assert is_drawn(1, [op(kind), op("mul", [0])]) is drawn
+    assert not is_drawn(2, [op("rand"), op("Placeholder"), op("mul", [0, 1])])
+    assert not is_drawn(2, [op("rand"), op("mm", weights=["w"]), op("mul", [0, 1])])
+    assert not is_drawn(0, [op("dropout", operands=[Operand("0", "x", None, [])])]), "of something that it takes"
+    assert is_drawn(2, [op("rand"), op("normal"), op("mul", [0, 1])])

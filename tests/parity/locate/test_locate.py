@@ -8,7 +8,7 @@ from parity.judge.result import Cause, Check, FirstDifference, Level
 from parity.locate import at_the_mover, locate
 from parity.locate import matching as reached
 from parity.locate.declared import shows
-from parity.locate.layouts import align
+from parity.locate.layouts import align, layouts, same_in_some_layout
 from parity.locate.located import Located
 from parity.locate.matching import Pass, alike, partners, tolerance_for, tolerances_for
 from parity.trace import ForwardOp, LaidOut, Operand, SourceLine
@@ -125,10 +125,66 @@ def test_axes_that_are_joined_on_one_side_are_put_apart():
     assert align(value, np.zeros((3, 4, 6))) is None
 
 
+@pytest.mark.parametrize(
+    ("wanted", "got", "fits"),
+    [
+        ((2, 3, 4), (6, 4), True),
+        ((6, 4), (2, 3, 4), True),
+        ((2, 12), (2, 3, 4), True),
+        ((2, 3, 4), (24,), True),
+        ((3, 8), (2, 3, 4), False),
+        ((2, 1, 3), (2, 3), True),
+        ((5,), (7,), False),
+        ((), (1, 1), True),
+    ],
+)
+def test_neighbouring_axes_may_be_joined_and_axes_of_one_left_out(wanted, got, fits):
+    value = np.random.default_rng(3).normal(size=got)
+    (plain,) = [each for each in layouts(value, wanted) if np.array_equal(each.reshape(got), value)][:1] or [None]
+    assert (plain is not None) == fits
+
+
+def test_no_order_of_axes_makes_numbers_fit_that_are_too_few_or_cut_elsewhere():
+    assert align(np.zeros((3, 4)), np.ones((2, 6))) is None and align(np.zeros(5), np.ones(7)) is None
+
+
+def test_what_is_infinite_says_nothing_of_how_far_the_rest_is_apart():
+    value, other = np.array([1.0, -np.inf, 3.0]), np.array([1.0, 5.0, 4.0])
+    assert align(value, value).apart == 0.0
+    assert align(value, other).apart == pytest.approx(1.0 / np.sqrt(17.0))
+    assert align(np.full(2, np.inf), np.ones(2)).apart == float("inf")
+    assert align(np.zeros(3), np.zeros(3)).apart == 0.0
+    assert align(np.zeros((1,) * 6), np.zeros((1,) * 6)) is None, "720 orders of axes"
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        (lambda x: x.transpose(2, 0, 1), True),
+        (lambda x: x.reshape(8, 3), True),
+        (lambda x: x[:, ::-1], False),
+        (lambda x: x * (1 + 1e-7), False),
+        (lambda x: x[..., :2], False),
+        (lambda x: x.astype(str), False),
+    ],
+)
+def test_numbers_are_in_the_same_places_in_some_order_of_the_axes(other, same):
+    value = np.random.default_rng(3).normal(size=(2, 4, 3))
+    assert same_in_some_layout(value, other(value), 1e-9) is same
+
+
 @pytest.mark.parametrize(("apart", "same"), [(0.9e-10, True), (3e-10, False)])
 def test_numbers_are_the_same_within_the_tolerance_and_not_beyond_it(apart, same):
     values = np.sort(np.random.default_rng(2).uniform(1.0, 1.1, size=50))
     assert alike(values, values * (1 + apart), 1e-10) is same
+
+
+def test_an_infinity_is_as_near_as_itself_to_nothing_else():
+    values = np.array([-np.inf, 0.3, 0.7])
+    assert alike(values, values, 1e-10)
+    for other in (-1e9, np.inf, 0.1, np.nan):
+        assert not alike(values, np.array([other, 0.3, 0.7]), 1e-10)
+        assert not alike(np.array([other, 0.3, 0.7]), values, 1e-10)
 
 
 def test_a_masked_score_of_minus_a_billion_does_not_hide_the_others():
@@ -155,6 +211,63 @@ def test_a_declared_output_keeps_its_name_where_no_other_layer_comes_before_it(a
     assert shows("hidden", scaled, place, passed, SHAPES)
     assert not shows("logits", logits, place, passed, SHAPES), "the dense layer is between them"
     assert shows("conv", logits * 0, place, passed, SHAPES)
+
+
+def test_a_location_says_all_that_shows_the_layer_and_what_goes_into_it(arrays):
+    reference, candidate = graph(arrays), port(arrays, scale=0.25)
+    place = locate(reference, candidate, MAPPING, SHAPES)
+    assert (place.shown, list(place.inputs), place.fed_by) == ("tower_0/pool/Mul", ["tower_0/conv/Relu"], True)
+    np.testing.assert_array_equal(place.output, reference.value(3))
+    np.testing.assert_array_equal(place.inputs["tower_0/conv/Relu"], reference.value(2))
+    assert (place.only_reference, place.only_candidate, place.extra, place.unpaired) == ([], [], None, [])
+    assert place.parting == (3, 2, "", "fc") and place.passes == (reference, candidate)
+    assert place.reached.reference == {1: 0, 2: 1} and place.lines == (None, None)
+    first = locate(reference, port(arrays, bias_of_fc=0.5), MAPPING, SHAPES)
+    assert (first.op.kind, first.shown, first.others) == ("MatMul", "tower_0/fc/MatMul", [])
+    logits = locate(reference, port(arrays, lambda relu: relu * 1.1), MAPPING, SHAPES)
+    assert logits.shown == "tower_0/conv/Relu" and [each.name for each in logits.others] == ["tower_0/pool/Mul"]
+    np.testing.assert_allclose(logits.others[0].candidate, 1.1 * logits.others[0].reference)
+
+
+def test_a_mask_that_each_side_makes_of_data_its_own_way_is_named_on_both():
+    random = np.random.default_rng(4)
+    x, kernel = random.normal(size=(3, 64)), random.normal(size=(64, 5))
+    lengths, masks = np.array([1.5, 2.5, 0.5]), random.normal(size=(2, 3, 64))
+    sides = []
+    graphs = "tower_0/conv/Conv2D", "mask", "tower_0/add", "tower_0/fc/MatMul"
+    for mask, names, sub, parts in zip(
+        masks, (graphs, ("conv", "", "", "fc")), ("Sub", "rsub"), ("/kernel", ".weight"), strict=True
+    ):
+        sides.append(
+            made(
+                ("lengths", "Placeholder", [], [], lengths),
+                (names[0], "Conv2D", [], [f"conv{parts}"], x),
+                (names[1], sub, [0], [], mask),
+                (names[2], "AddV2", [1, 2], [], x + mask),
+                (names[3], "MatMul", [3], [f"fc{parts}"], (x + mask) @ kernel),
+            )
+        )
+    place = locate(*sides, MAPPING, SHAPES)
+    assert (place.layer, place.only_reference, place.only_candidate) == ("conv/add", ["mask Sub"], ["rsub"])
+    assert list(place.inputs) == ["tower_0/conv/Conv2D"] and place.fed_by and place.same == ["conv"]
+
+
+def test_layers_in_front_that_a_port_never_shows_are_told_apart_from_those_found_the_same():
+    random = np.random.default_rng(0)
+    x, one, two = random.normal(size=(3, 4)), random.normal(size=(4, 4)), random.normal(size=(4, 4))
+    names = ("first", "second", "third")
+    shapes = {f"{name}/kernel": (4, 4) for name in names}
+    hidden = [x @ one, (x @ one) ** 3, (x @ one) ** 3 @ two]
+    passed = made(*((f"tower_0/{name}/MatMul", "MatMul", [n - 1] if n else [], [f"{name}/kernel"], value)
+                    for n, (name, value) in enumerate(zip(names, hidden, strict=True))))  # fmt: skip
+    ports = made(
+        ("first", "linear", [], ["first.weight"], hidden[0]),
+        ("second", "linear", [0], ["second.weight"], None),
+        ("third", "linear", [1], ["third.weight"], hidden[2] * 2),
+    )
+    place = locate(passed, ports, {f"{name}/kernel": (f"{name}.weight",) for name in names}, shapes)
+    assert (place.layer, place.same, place.unpaired) == ("second", ["first"], [])
+    assert locate(passed, ports, {}, shapes).same == ["first"]
 
 
 def test_what_a_port_puts_in_front_of_a_layer_is_known():
@@ -231,6 +344,23 @@ def test_an_op_without_scope_is_named_by_the_layer_before_it():
         ("", "linear", [], ["w1"], x), ("", "silu", [0], [], abs(x) + 1), ("", "linear", [1], ["w2"], x**3 + 1)
     )
     assert locate(passed, ports, {"net/w1": ("w1",), "net/w2": ("w2",)}, shapes).layer == "net/w1/Relu"
+
+
+@pytest.mark.parametrize(
+    ("value", "tells"),
+    [
+        ([0.5, 1.5], True),
+        ([0.5, 0.5], False),
+        ([1.0, 2.0], False),
+        ([0.25], True),
+        ([np.nan, 1.0], True),
+        ([np.inf, 1.0], False),
+        ([np.inf, -np.inf], True),
+    ],
+)
+def test_whole_numbers_and_constants_tell_nothing_and_what_is_not_finite_does(value, tells):
+    one = made(("a", "op", [], [], np.array(value)))
+    assert reached.reach(one, one).told == (({0}, {0}) if tells else (set(), set()))
 
 
 def test_numbers_that_are_not_finite_are_located_where_they_begin(arrays):
