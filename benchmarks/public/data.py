@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import pickle
 import struct
 import sys
 
@@ -137,7 +138,41 @@ def modelnet(folder):
         file.write(folder + "/clouds.h5\n")
 
 
-MAKERS = (mnist, mnistrec, cifar, images, patches, youtube, text, stories, modelnet)
+def masked(folder):
+    """Sentences of 12 tokens, of which 3 are to be guessed, as BERT's pre-training reads them."""
+    examples = (
+        _example(
+            input_ids=_ints(DRAW.randint(0, 40, 12)),
+            input_mask=_ints([1] * (8 + n % 5) + [0] * (4 - n % 5)),
+            segment_ids=_ints([0] * 6 + [1] * 6),
+            masked_lm_positions=_ints(DRAW.choice(8, 3, replace=False)),
+            masked_lm_ids=_ints(DRAW.randint(0, 40, 3)),
+            masked_lm_weights=_floats([1.0, 1.0, float(n % 2)]),
+            next_sentence_labels=_ints([n % 2]),
+        )
+        for n in range(200)
+    )
+    _records(folder + "/train.tfrecords", examples)
+
+
+def clicks(folder):
+    """Users with what they saw before, what they were shown, and whether they clicked."""
+
+    def shown(count):
+        return [
+            (n, DRAW.randint(0, 20, 2 + n % 3).tolist(), int(DRAW.randint(0, 20)), int(DRAW.randint(0, 2)))
+            for n in range(count)
+        ]
+
+    train, test = shown(80), [(user, before, (item, 3), 1) for user, before, item, _ in shown(8)]
+    with open(folder + "/ad_dataset_lookalike_jimmy_10.pkl", "wb") as file:
+        for each in (train, test, DRAW.randint(0, 5, 20).tolist(), (80, 20, 5)):
+            pickle.dump(each, file, 2)
+    with open(folder + "/label_lookalike_jimmy_10.pkl", "wb") as file:
+        pickle.dump([n % 2 for n in range(8)], file, 2)
+
+
+MAKERS = (mnist, mnistrec, cifar, images, patches, youtube, text, stories, modelnet, masked, clicks)
 
 if __name__ == "__main__":
     for maker in MAKERS:

@@ -13,7 +13,7 @@ from parity.port.source.parameters import Parameters
 from parity.port.source.writer import NAMES_OF_PORTS, Refused, Writer
 from parity.port.tower.border import Border, border_of
 from parity.port.tower.cells import raise_cells, raise_dynamic_rnn
-from parity.port.tower.fold import fold
+from parity.port.tower.fold import fold, with_formulas
 from parity.port.tower.layers import raise_layers
 from parity.port.tower.lengths import with_lengths
 from parity.port.tower.loops import BODY, nest, raise_loops
@@ -93,7 +93,7 @@ class Names:
 
 def prepared(tower: Tower) -> Tower:
     """Returns a tower as it is written: folded, simplified, with layers."""
-    return raise_cells(raise_layers(raise_loops(simplify(fold(with_own_moves(tower))))))
+    return with_formulas(raise_cells(raise_layers(raise_loops(simplify(fold(with_own_moves(tower)))))))
 
 
 def write_part(

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from parity.port.source.code import ATOM, Code, array, identifier
 from parity.port.tower.regions import Frame
 from parity.trace.arrays import Array
@@ -207,12 +209,12 @@ class Parameters:
 
     def constant(self, name: str, value: Array, owner: str) -> Code:
         """Returns an expression for an array of numbers that the script has."""
-        for attribute, own in self.constants.items():
-            if own.shape == value.shape and own.dtype == value.dtype and (own == value).all():
-                return Code(f"{owner}.{attribute}")
-        attribute = self.name(name.rpartition("/")[2] or "constant")
+        found = (each for each, own in self.constants.items() if _same(own, value))
+        attribute = next(found, "") or self.name(name.rpartition("/")[2] or "constant")
         self.constants[attribute] = value
-        return Code(f"{owner}.{attribute}")
+        if not _is_rounded(value):
+            return Code(f"{owner}.{attribute}")
+        return Code(f"{owner}.{attribute}.to({self.example(owner)}.dtype)")
 
     def setting(self, name: str, value: Code, owner: str) -> Code:
         """Returns an expression for a number that the script keeps in a variable and sets itself."""
@@ -245,13 +247,24 @@ class Parameters:
             else:
                 found.append(f"self.{attribute} = nn.Parameter(torch.zeros({shape}))")
         for attribute, value in self.constants.items():
-            found.append(f'self.register_buffer("{attribute}", torch.tensor({array(value)}), persistent=False)')
+            # In float32, which torch.tensor makes of numbers, a port in float64 would compute with others than the script.
+            numbers = array(value) + (", dtype=torch.float64" if _is_rounded(value) else "")
+            found.append(f'self.register_buffer("{attribute}", torch.tensor({numbers}), persistent=False)')
         return found
 
     def buffers(self) -> list[str]:
         """Returns the attributes that are tensors and no parameters."""
         own = [attribute for name, attribute in self.plain_ones.items() if self.kinds.get(name) in BUFFERS]
         return [*own, *self.constants]
+
+
+def _same(one: Array, other: Array) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype and bool((one == other).all())
+
+
+def _is_rounded(value: Array) -> bool:
+    """Whether float32 has not exactly these numbers."""
+    return value.dtype.kind == "f" and bool((value.astype(np.float32) != value).any())
 
 
 BACK = {

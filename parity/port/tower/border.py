@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from parity.port.tower.layers import LAYERS
 from parity.port.tower.loops import BODY
 from parity.port.tower.ops import CONST, FEED, LOOP, SETTING, VARIABLE, Op, Tensor, in_order, ops_of, users_of
+from parity.port.tower.regions import DRAWING_KINDS
 
 # Ops that a loss is made of where no label separates it from the model, as far back as they stand.
 ENDS = ("Mean", "Sum", "Square", "SquaredDifference", "Neg", "Abs", "Log", "L2Loss", "Softplus", "Max", "Min")
@@ -62,10 +63,16 @@ def _is_drawn(op: Op) -> bool:
 
 
 def _feeds_by_op(ops: Sequence[Op]) -> dict[Op, set[str]]:
+    """By op what is fed to it; a draw that weights take, as the noise of a generator, is data as a feed is."""
     fed: dict[Op, set[str]] = {}
+    drawn: dict[Op, set[str]] = {}
+    taken: set[str] = set()
     for op in ops:
         fed[op] = {op.name} if op.kind == FEED else set().union(*(fed[each.op] for each in op.inputs))
-    return fed
+        drawn[op] = {op.name} if op.kind in DRAWING_KINDS else set().union(*(drawn[each.op] for each in op.inputs))
+        if _has_variables(op):
+            taken |= drawn[op]
+    return {op: fed[op] | drawn[op] & taken for op in ops}
 
 
 def _labels(ops: Sequence[Op], fed: dict[Op, set[str]]) -> set[str]:

@@ -27,6 +27,7 @@ CHOICE = "Choice"  # of (condition, where it holds, where not)
 # What a branch that is not taken gives: everything that takes it is never computed either.
 NEVER = Tensor(Op("Never", "", [], {}, [()], ["float32"]))
 FILLED_IN = "filled"  # attribute of a constant: it was made by filling a shape, so its numbers say nothing else
+MADE_OF = "made of"  # attribute of a constant: the op of constants that it stands for
 
 Computed = Callable[[Op, list[Array]], Any]
 
@@ -154,7 +155,38 @@ def _folded(op: Op) -> Op:
     # An op that cannot be computed here stays an op: the graph was built, so TensorFlow would say it when it is run.
     except (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError):
         return op
-    return constant(op, found) if found.size <= MOST_FOLDED else op
+    if found.size > MOST_FOLDED:
+        return op
+    made = constant(op, found)
+    made.attributes[MADE_OF] = op
+    return made
+
+
+def with_formulas(tower: Tower) -> Tower:
+    """Returns the tower with the script's own ops for tables of numbers that it computes, as positions' sines and cosines.
+
+    A formula is shorter than its numbers, and exact in every precision.
+    """
+    made: dict[Op, Op] = {}
+
+    def now(tensor: Tensor) -> Tensor:
+        op = tensor.op
+        if op not in made:
+            inner = op.attributes.get(MADE_OF) if op.kind == CONST and _is_table(tensor) else None
+            made[op] = op
+            if inner is not None:
+                inputs = [now(each) for each in inner.inputs]
+                made[op] = Op(inner.kind, op.name, inputs, inner.attributes, list(op.shapes), list(op.dtypes), op.place)
+        return Tensor(made[op], tensor.number)
+
+    for op in tower.ops():
+        op.inputs[:] = [now(each) for each in op.inputs]
+    return tower.replaced(now)
+
+
+def _is_table(tensor: Tensor) -> bool:
+    value = tensor.value
+    return value.size > 1 and value.dtype.kind == "f" and not tensor.is_number
 
 
 def _full(op: Op, shape: tuple[int, ...], value: float, dtype: str) -> Op:

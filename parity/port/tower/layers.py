@@ -198,7 +198,8 @@ def _normalised(op: Op, scaled: Tensor, shift: Tensor) -> Raised:
             eps=epsilon,
             fused=False,
             data_format="NHWC",
-            batch={1: mean.op, 2: variance.op},
+            # what moving statistics come from, which a layer norm has none of
+            **({"batch": {1: mean.op, 2: variance.op}} if kind == BATCH_NORM else {}),
         )
     return None
 

@@ -23,8 +23,9 @@ UNKNOWN = -1  # a length
 OPEN = "open"  # attribute of a shape and of a constant: where its numbers are lengths that the script leaves open
 
 
-# Compared by identity: two ops of one kind and name may stand in a tower while a rule has replaced one of them.
-@dataclass(eq=False)
+# Compared by identity: two ops of one kind and name may stand in a tower while a rule has replaced one of them. Without a
+# text of its fields: its inputs are ops again, and each would stand there as often as paths lead to it.
+@dataclass(eq=False, repr=False)
 class Op:
     """An op of a tower.
 

@@ -31,6 +31,17 @@ def _depth_to_space(writer: Writer, op: Op) -> Code:
     return _moved(writer.code(op.inputs[0]), before, (0, 1, 3, 2, 4, 5), after)
 
 
+@writes("Range")
+def _range(writer: Writer, op: Op) -> Code:
+    first, stop, step = (each.value.item() for each in op.inputs)
+    # Of whole numbers exact in every precision; of others arange would compute in float32.
+    whole_numbers = all(float(each).is_integer() for each in (first, stop, step))
+    bounds = [first, stop, step] if step != 1 else [first, stop] if first else [stop]
+    written = [str(int(each)) if whole_numbers else repr(each) for each in bounds]
+    numbers = call("torch.arange", *written, dtype=None if whole_numbers else "torch.float64")
+    return method(numbers, "to", writer.parameters.example(writer.owner))
+
+
 @writes("SpaceToDepth")
 def _space_to_depth(writer: Writer, op: Op) -> Code:
     block = int(op.attributes["block_size"])
