@@ -107,7 +107,10 @@ def judge_own_values(written: Iterable[Written]) -> list[Check]:
             continue
         # Initial values are float32 constants of the graph: 0.1 in a port's float64 is the same number.
         one, other = (np.asarray(value, np.float32) for value in (each.expected, each.own))
-        note = f"the port's own {', '.join(each.names)} is {shown(other)}, and {shown(one)} is written into it"
+        at = int(np.argmax(np.abs(other - one))) if one.size else 0
+        note = (
+            f"the port's own {', '.join(each.names)} is {_shown(other, at)}, and {_shown(one, at)} is written into it"
+        )
         size = norm(one)
         found = MeasuredPair(
             0, parse_key(each.key), each.key, size, distance(one, other), size, rounding=(norm(other),)
@@ -148,11 +151,12 @@ def _how(each: Written) -> str:
     return ", its own start judged first" if each.own is not None else ", its own start not known"
 
 
-def shown(value: Array) -> str:
-    """Returns a value in a few words: one number, the first three, or how many there are."""
+def _shown(value: Array, at: int) -> str:
+    # One number, up to three, or of more the one at a place.
     flat = np.asarray(value).reshape(-1)
     # One number tells all of a constant buffer.
     if flat.size and (flat == flat[0]).all():
         return f"{float(flat[0]):.6g}"
-    listed = ", ".join(f"{float(each):.6g}" for each in flat[:3])
-    return f"[{listed}]" if flat.size <= 3 else f"[{listed}, ...]"
+    if flat.size > 3:
+        return f"{float(flat[at]):.6g} at [{', '.join(map(str, np.unravel_index(at, value.shape)))}]"
+    return "[" + ", ".join(f"{float(each):.6g}" for each in flat) + "]"

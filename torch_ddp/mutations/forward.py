@@ -19,7 +19,7 @@ from torch_ddp.mutations.registry import (
 )
 
 
-@mutation("net", "rectifier", "act loss", needs="relu", sized=True)
+@mutation("net", "rectifier activation_function", "act loss", needs="relu", sized=True)
 def leaky_rectifier(port: Port, size: float) -> Port:
     # torch's own default slope at size 1.
     return with_function(port, "relu", lambda plain, x: F.leaky_relu(x, 0.01 * size))
@@ -249,7 +249,9 @@ def _to_the_forget_gate(port: Port, amount: float) -> Port:
     return _with_weights(port, change)
 
 
-@mutation("recurrent", "forget_bias", "act loss", needs="lstm", sized=True)
+# Of size 1 it is the constant that torch keeps in the second bias, once more: a mapping of the bias alone makes the layer
+# right again, and what the port itself starts with is what differs.
+@mutation("recurrent", "forget_bias own_value", "act loss var", needs="lstm", sized=True)
 def another_forget_bias(port: Port, size: float) -> Port:
     return _to_the_forget_gate(port, size)
 

@@ -92,6 +92,13 @@ def test_another_value_is_named():
     assert (cause.name, cause.title) == ("own_value", "the port's own pixel_mean is another than the reference's")
 
 
+def test_where_a_value_differs_is_said():
+    own, wanted = np.zeros((2, 4)), np.zeros((2, 4))
+    own[1, :2] = [1.0, 2.0]
+    [check] = judge_own_values([Written("var/bias", ("bias_hh",), "constant of lstm_bias(0.0)", wanted, own)])
+    assert check.note == "the port's own bias_hh is 2 at [1, 1], and 0 is written into it"
+
+
 def test_a_buffer_that_nothing_is_left_for_is_the_ports_own():
     weight, mean = Variable("w", (2,)), Variable("mean", (3,), kind="statistic")
     mapping = build_mapping([weight], [weight, mean], {})
