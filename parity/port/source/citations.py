@@ -7,7 +7,7 @@ from parity.port.source.form import LINE_WIDTH
 from parity.port.tower.regions import Frame
 from parity.trace.escape import one_line
 
-LEVELS = 8  # characters of indentation of a statement of a constructor
+CONSTRUCTOR_INDENT = 8  # characters of indentation of a statement of a constructor
 
 
 @dataclass
@@ -72,20 +72,25 @@ def comment(frame: Frame | None) -> str:
 
 
 def common(stacks: Iterable[Sequence[Frame]]) -> list[Frame]:
-    """Returns the frames, from the outermost on, that several stacks begin with."""
-    found: list[Frame] | None = None
-    for stack in stacks:
-        if found is None:
-            found = [*stack]
-        while found and tuple(stack[: len(found)]) != tuple(found):
-            found.pop()
-    return found or []
+    """Returns the frames, from the outermost on, that several stacks begin with.
+
+    The last of them is the first line of the function where they part, as that of a scope with several calls in it.
+    """
+    own = [[*stack] for stack in stacks]
+    found: list[Frame] = []
+    for same in zip(*own, strict=False):
+        if len({function_of(each) for each in same}) > 1:
+            break
+        found.append(min(same, key=lambda frame: frame.line))
+        if len(set(same)) > 1:
+            break
+    return found
 
 
 def without_room(statement: str) -> str:
     """Returns a statement of a constructor without its comment, where that is a line alone and does not fit behind it."""
     code, separator, found = statement.rpartition("  # ")
-    fits = LEVELS + len(statement) <= LINE_WIDTH
+    fits = CONSTRUCTOR_INDENT + len(statement) <= LINE_WIDTH
     return statement if fits or not separator or found.endswith("()") else code
 
 

@@ -5,6 +5,8 @@ import re
 import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import groupby
 from typing import NamedTuple
 
 from parity.port.source.blocks import Block
@@ -22,6 +24,10 @@ ARGUMENT_ROLES = {
     "avg_pool": ("", "kernel_size", "stride"),
     "dropout": ("", "rate"),
 }
+FEWEST_REPEATED = 3  # blocks in a row that are made in a loop: two are as short one by one
+OF_WINDOWS = {"kernel_size", "stride", "padding", "dilation"}  # follow from no width, whatever the numbers are
+CONVOLUTION = re.compile(r"self\.\w+ = (nn|like_tf)\.Conv")
+UNSAID = re.compile(r", (stride=1|padding=0)(?=[,)])")  # what a convolution has without a word
 WIDTHS = (
     "in_channels",
     "out_channels",
@@ -91,43 +97,44 @@ class Classes:
         for block in _blocks(parameters):
             levels.setdefault(_height(block), []).append(block)
         for _, blocks in sorted(levels.items()):
-            groups: dict[tuple[str, ...], list[Block]] = {}
+            groups: list[list[Block]] = []
             for block in blocks:
                 if block.chained:
-                    inside = ", ".join(self.made[each] for each in block.parameters.blocks.values())
-                    self.made[block] = f"nn.Sequential({inside})"
+                    inside = [self.made[each] for each in block.parameters.blocks.values()]
+                    self.made[block] = f"nn.Sequential({', '.join(_runs(inside))})"
                 else:
-                    groups.setdefault(_skeleton(self._statements(block, True)), []).append(block)
-            names = self._names([*groups.values()])
-            for name, group in zip(names, groups.values(), strict=True):
+                    same = next((group for group in groups if _in_common([*map(self._forms, (*group, block))])), None)
+                    groups.append([block]) if same is None else same.append(block)
+            for name, group in zip(self._names(groups), groups, strict=True):
                 self.found.append(self._class(name, group))
 
-    def statements(
-        self, parameters: Parameters, general: bool = False, citations: Citations | None = None
-    ) -> list[str]:
+    def statements(self, parameters: Parameters, citations: Citations | None = None) -> list[str]:
         """Returns the statements that make what a module holds.
 
         Args:
           parameters: what it holds.
-          general: whether layers are made by the expression that they have in common with others.
           citations: of the lines of the script; None for none.
         """
         found = []
         for each in parameters.order:
-            made = ((general and each.general) or each.made) if isinstance(each, Layer) else self.made[each]
+            made = each.made if isinstance(each, Layer) else self.made[each]
             statement = f"self.{each.attribute} = {made}"
             found.append(statement + (citations.of(each.frames, statement) if citations is not None else ""))
         return [*found, *parameters.statements()]
 
-    def _statements(self, block: Block, general: bool) -> list[str]:
-        return [*self.statements(block.parameters, general), "", *block.body]
+    def _statements(self, block: Block) -> list[str]:
+        return [*self.statements(block.parameters), "", *block.body]
+
+    def _forms(self, block: Block) -> list[list[str]]:
+        """The statements of a block, each in all forms that it may have; an empty one ends those of the constructor."""
+        found = [[each] for each in self._statements(block)]
+        for number, each in enumerate(block.parameters.order):
+            if isinstance(each, Layer):
+                found[number] += [f"self.{each.attribute} = {general}" for general in each.general]
+        return found
 
     def _class(self, name: str, group: list[Block]) -> Class:
-        written = [self._statements(block, False) for block in group]
-        # Blocks that differ in padding or a stride are one class only where layers are made by their general
-        # expression.
-        if len({_skeleton(each) for each in written}) > 1:
-            written = [self._statements(block, True) for block in group]
+        written = _in_common([self._forms(block) for block in group])
         literals = [[[*_literals(line, self.found)] for line in each] for each in written]
         columns = {
             (line, place): tuple(each[line][place].text for each in literals)
@@ -144,6 +151,9 @@ class Classes:
             _filled(line, literals[0][number], arguments.of_line(number, len(literals[0][number]), number > middle))
             for number, line in enumerate(written[0])
         ]
+        convolutions = [number for number in range(middle) if CONVOLUTION.match(lines[number])]
+        for number in convolutions:
+            lines[number] = UNSAID.sub("", lines[number])
         return self._put(name, group, (lines[:middle], lines[middle + 1 :]), arguments)
 
     def _put(self, name: str, group: list[Block], lines: tuple[list[str], list[str]], arguments: "Arguments") -> Class:
@@ -179,7 +189,7 @@ class Classes:
             extra = [each for each in own if others and all(each not in attributes for attributes in others)]
             if name in used and extra:
                 name = f"{base}With{camel(extra[0])}"
-            if name in used and "stride=" in " ".join(self._statements(groups[number][0], False)):
+            if name in used and "stride=" in " ".join(self._statements(groups[number][0])):
                 name = f"Strided{base}"
             if name in used:
                 own_name = camel(groups[number][0].attribute)
@@ -217,9 +227,38 @@ def camel(name: str) -> str:
     )
 
 
-def _skeleton(lines: Sequence[str]) -> tuple[str, ...]:
-    """Statements without their numbers."""
-    return tuple(_filled(line, [*_literals(line, [])], None) for line in lines)
+def _in_common(forms: Sequence[Sequence[Sequence[str]]]) -> list[list[str]]:
+    """The statements of each of several blocks, in forms that differ in their numbers only; none where they differ more.
+
+    Blocks that move in other strides are one class where their layers are made by a more general expression: each in its
+    plainest form that all of them have.
+    """
+    if len({len(each) for each in forms}) > 1:
+        return []
+    chosen = []
+    for lines in zip(*forms, strict=True):
+        known = [{_skeleton(form): form for form in reversed(each)} for each in lines]
+        skeleton = next((_skeleton(form) for form in lines[0] if all(_skeleton(form) in each for each in known)), None)
+        if skeleton is None:
+            return []
+        chosen.append([each[skeleton] for each in known])
+    return [[*each] for each in zip(*chosen, strict=True)]
+
+
+@cache
+def _skeleton(line: str) -> str:
+    """A statement without its numbers."""
+    return _filled(line, [*_literals(line, [])], None)
+
+
+def _runs(made: Sequence[str]) -> Iterator[str]:
+    """Yields expressions; those that are the same several times in a row as one, in a loop."""
+    for expression, same in groupby(made):
+        count = len([*same])
+        if count < FEWEST_REPEATED:
+            yield from [expression] * count
+        else:
+            yield f"*({expression} for _ in range({count}))"
 
 
 def _filled(line: str, literals: Sequence[Literal], expressions: Sequence[str | None] | None) -> str:
@@ -303,7 +342,8 @@ def _arguments(columns: dict[Key, tuple[str, ...]], roles: dict[Key, str]) -> Ar
     # The widths that go in and out are named first: the others are told as their multiples where they are.
     ordered = sorted(by_values, key=lambda column: (column != before, column != after))
     for column in ordered:
-        found = _derived(column, named) if column not in (before, after) else ""
+        of_widths = column not in (before, after) and not set(by_values[column]) <= OF_WINDOWS
+        found = _derived(column, named) if of_widths else ""
         if not found:
             found = _free(_wished(column, by_values[column], before, after), named)
             named[found] = column

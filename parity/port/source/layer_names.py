@@ -3,7 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
+from parity.port.source.citations import common
 from parity.port.source.code import identifier
 from parity.port.source.parameters import Parameters
 from parity.port.tower.layers import (
@@ -16,7 +18,7 @@ from parity.port.tower.layers import (
     TRANSPOSED_CONVOLUTION,
 )
 from parity.port.tower.ops import Op
-from parity.port.tower.regions import CALLED_BLOCK, Frames, unrolled, variables_of
+from parity.port.tower.regions import CALLED_BLOCK, Frame, Frames, unrolled, variables_of
 
 # Scopes that layers get where the script names none: of tf.layers and Keras, and of slim.
 AUTOMATIC = re.compile(
@@ -42,6 +44,7 @@ NAMED_AFTER_NOTHING = {
     "ret",
     "z",
 }
+MADE_BY_OWN_CALL = re.compile(r"([A-Za-z_]\w*)\s*=\s*(?:[\w.]*\.)?(\w+)\((\w*)")
 MADE_BY_CALL = re.compile(r"([A-Za-z_]\w*)\s*=\s*[\w.]*\b(layers|slim|keras|contrib)\.\w+\((\w*)")
 
 
@@ -54,14 +57,19 @@ def name_layers(items: Sequence[Op], parameters: Parameters, frames: Frames) -> 
       frames: the lines of the script that an op was made in.
     """
     wished: dict[object, str] = {}
-    for op in unrolled(items):
+    inside = [*unrolled(items)]
+    depth = len(common(frames(op) for op in inside if op.kind in LAYERS))
+    for op in inside:
         if op.kind == CALLED_BLOCK:
             region = op.attributes["region"]
             known = parameters.blocks.get(region.variables)
             if known is None and region.variables not in [getattr(each, "variables", None) for each in wished]:
                 wished[region] = _of_block(op, parameters)
         elif op.kind in LAYERS and (variable := next(variables_of(op), "")) and variable not in parameters.planned:
-            wished.setdefault(variable, _of_layer(op, variable, parameters, frames))
+            named = _of_layer(op, variable, parameters, frames(op)[max(depth - 1, 0) :])
+            if named == "norm":
+                named = _of_norm(wished.get(next(variables_of(op.inputs[0].op), ""), ""), False)
+            wished.setdefault(variable, named)
     counts = Counter(wished.values())
     numbers: Counter[str] = Counter()
     for key, name in wished.items():
@@ -78,7 +86,7 @@ def _of_block(op: Op, parameters: Parameters) -> str:
     return identifier(region.frame.function.strip("_"), "block") if region.frame else "block"
 
 
-def _of_layer(op: Op, variable: str, parameters: Parameters, frames: Frames) -> str:
+def _of_layer(op: Op, variable: str, parameters: Parameters, stack: Sequence[Frame]) -> str:
     *scopes, leaf = parameters.short(variable).split("/")
     named = "_".join(identifier(each, "") for each in scopes if not AUTOMATIC.fullmatch(each)).strip("_")
     if op.kind in (BATCH_NORM, LAYER_NORM):
@@ -88,7 +96,7 @@ def _of_layer(op: Op, variable: str, parameters: Parameters, frames: Frames) -> 
     if not scopes or parameters.weights_in(variable.rpartition("/")[0]) > 1:
         own = _of_variable(leaf)
         named = "_".join(each for each in (named, own) if each)
-    return named or _said(op, frames) or noun_of(op)
+    return named or _said(stack) or noun_of(op)
 
 
 def _of_norm(named: str, is_its_own: bool) -> str:
@@ -104,13 +112,22 @@ def _of_variable(leaf: str) -> str:
     return "" if CALLED_A_WEIGHT.fullmatch(leaf) else identifier(WEIGHT_OF.sub("", leaf), "")
 
 
-def _said(op: Op, frames: Frames) -> str:
-    """The Python variable that the script gives what a layer makes, where it says more than that it is a tensor."""
-    stack = frames(op)
-    found = MADE_BY_CALL.match(stack[-1].text) if stack else None
-    if found is None or found.group(1) == found.group(3) or found.group(1).lower() in NAMED_AFTER_NOTHING:
-        return ""
-    return identifier(found.group(1), "")
+def _said(stack: Sequence[Frame]) -> str:
+    """The Python variable that the script gives what a layer makes, where it says more than that it is a tensor.
+
+    That of the function that calls a function of the script's own for it comes first: of several layers it tells more.
+
+    Args:
+      stack: the lines of the script that it is made in, from the function on in which the module's layers differ.
+    """
+    calls = [(frame, inner.function) for frame, inner in pairwise(stack)]
+    for frame, function in [*calls, *((frame, "") for frame in stack[-1:])]:
+        found = (MADE_BY_OWN_CALL if function else MADE_BY_CALL).match(frame.text)
+        if found is None or found.group(1) == found.group(3) or (function and found.group(2) != function):
+            continue
+        if found.group(1).lower() not in NAMED_AFTER_NOTHING:
+            return identifier(found.group(1), "")
+    return ""
 
 
 def noun_of(op: Op) -> str:

@@ -24,6 +24,8 @@ def names_of(graph: RecordedGraph) -> Names:
         inner: Frame | None = None
         for frame in reversed(frames(op)):
             assigned = ASSIGNED.match(frame.text) or _of_several(frame.text, inner.text if inner else "")
+            if _ends_a_statement(frame.text):
+                break
             if inner is not None and not _only_calls(frame.text, inner.function):
                 break
             if assigned:
@@ -55,6 +57,11 @@ def _inside_of_statements(graph: RecordedGraph) -> set[str]:
             if graph.callers.get(name) == own:
                 found.add(name)
     return found
+
+
+def _ends_a_statement(text: str) -> bool:
+    """Whether a line closes brackets of lines before it, as `padding="SAME")` does: what Python 3.7 says of a long call."""
+    return sum(map(text.count, ")]}")) > sum(map(text.count, "([{"))
 
 
 def _only_calls(text: str, function: str) -> bool:

@@ -58,14 +58,14 @@ class Layer:
       made: the expression that makes it.
       mapped: by name of the script's variable, the name of the layer's own parameter or buffer and the transform.
       frames: the lines of the script that it is made in, outermost first.
-      general: another expression that makes it, which layers that differ in their numbers only have in common.
+      general: other expressions that make it, which layers that differ in their numbers only have in common.
     """
 
     attribute: str
     made: str
     mapped: dict[str, tuple[str, str]]
     frames: Sequence[Frame] = ()
-    general: str = ""
+    general: Sequence[str] = ()
 
 
 @dataclass
@@ -131,7 +131,7 @@ class Parameters:
         made: str,
         mapped: dict[str, tuple[str, str]],
         frames: Sequence[Frame] = (),
-        general: str = "",
+        general: Sequence[str] = (),
     ) -> Layer:
         """Returns the layer with a key, made where there is none yet.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.port.tower.ops import VARIABLE, Op, Tensor, Tower, ops_of, users_of
+from parity.port.tower.ops import CONST, VARIABLE, Op, Tensor, Tower, ops_of, users_of
 from parity.port.tower.simplify import axes_of, number_of
 from parity.port.tower.statistics import moved
 from parity.trace.as_written import as_written
@@ -38,7 +38,16 @@ def raise_layers(tower: Tower) -> Tower:
     A layer is an op whose attributes name its variables: "weight", "bias", and of a batch norm "mean" and "variance".
     """
     # In this order: a bias is looked for behind layers, and a batch norm of moments ends in an addition that is none.
-    for rule in (_variable_op, _reshaped_linear, _with_bias, _fused_norm, _norm_by_moments, _dropout, _reduced_entropy):
+    for rule in (
+        _variable_op,
+        _padded_first,
+        _reshaped_linear,
+        _with_bias,
+        _fused_norm,
+        _norm_by_moments,
+        _dropout,
+        _reduced_entropy,
+    ):
         tower = _applied(tower, rule)
     _add_statistics(tower)
     _share(tower)
@@ -91,6 +100,22 @@ def _variable_op(op: Op, users: dict[Op, list[Op]]) -> Raised:
         if first_axis and len(op.inputs[0].shape) == 2:
             return layer(op, EMBEDDING, op.inputs[1:2], weight=op.inputs[0].op.name, bias=None)
     return None
+
+
+def _padded_first(op: Op, users: dict[Op, list[Op]]) -> Raised:
+    """A convolution of what is padded with zeros, as much before each axis as behind it: that is the layer's own padding."""
+    if op.kind not in (CONVOLUTION_LAYERS["Conv2D"], CONVOLUTION_LAYERS["Conv3D"]) or op.inputs[0].kind != "Pad":
+        return None
+    padded = op.inputs[0].op
+    if op.attributes.get("padding") != "VALID" or len(users.get(padded, [])) != 1 or padded.inputs[1].kind != CONST:
+        return None
+    widths = [tuple(map(int, each)) for each in padded.inputs[1].value]
+    channels = 1 if str(op.attributes.get("data_format", "NHWC")).startswith("NC") else len(widths) - 1
+    if any(before != after for before, after in widths) or widths[0] != (0, 0) or widths[channels] != (0, 0):
+        return None
+    explicit = [width for each in widths for width in each]
+    known = {**op.attributes, "padding": "EXPLICIT", "explicit_paddings": explicit}
+    return layer(op, op.kind, padded.inputs[:1], **known)
 
 
 def _is(tensor: Tensor, kind: str) -> bool:
@@ -319,13 +344,14 @@ def _rate(mask: Tensor) -> tuple[Tensor, float] | None:
 
 def _add_statistics(tower: Tower) -> None:
     """Adds to each batch norm which variables its statistics move, and how fast."""
+    known = [(each, moved(each.kind, each.value)) for each in tower.writes if each.is_statistic]
+    moves = [(write, found) for write, found in known if found is not None]
     for op in tower.ops():
         if op.kind == BATCH_NORM and "batch" in op.attributes:
             batch = op.attributes.pop("batch")
-            for write in tower.writes:
-                found = moved(write.kind, write.value) if write.is_statistic else None
-                for index, name in ((1, "mean"), (2, "variance")) if found is not None else ():
-                    if found is not None and _comes_from(found.source, batch[index], index, op):
+            for write, found in moves:
+                for index, name in ((1, "mean"), (2, "variance")):
+                    if _comes_from(found.source, batch[index], index, op):
                         op.attributes.update({name: write.variable, "decay": found.decay})
                         if found.biased:
                             op.attributes.update({f"{name}_biased": found.biased, f"{name}_step": found.step})

@@ -90,6 +90,13 @@ def _reduced_nothing(op: Op) -> Tensor | None:
     return None
 
 
+def _padded_with_nothing(op: Op) -> Tensor | None:
+    """A padding of no width, as one that is computed of a kernel of one makes it."""
+    return (
+        op.inputs[0] if op.kind in ("Pad", "PadV2", "MirrorPad") and op.inputs[0].shape == op.output().shape else None
+    )
+
+
 def _mean_of_sum(op: Op) -> Tensor | None:
     """A sum divided by how many numbers were summed, where that was counted and not written."""
     if op.kind != "RealDiv" or op.inputs[0].kind != "Sum":
@@ -256,6 +263,7 @@ def _plain_column(tensor: Tensor) -> Tensor:
 
 
 REWRITES: tuple[Rule, ...] = (
+    _padded_with_nothing,
     _neutral,
     _same_type,
     _divided,

@@ -186,16 +186,52 @@ def test_a_line_of_the_script_for_which_there_is_no_room_is_left_out_and_a_funct
     assert Citations(None).of([CALL, IN_NETWORK], statement) == "  # train.py:20 network()"
 
 
-def test_the_norm_of_a_layer_in_its_scope_is_called_after_the_layer():
+def test_a_norm_is_called_after_the_layer_that_it_shares_a_scope_with_or_stands_behind():
     model = Made()
-    names = {"a": "conv", "norm": "alone"}
-    for scope, after in names.items():
+    known = {"bias": None, "mean": None, "variance": None, "eps": 0.001, "fused": True}
+    for scope, own in (("a", "a"), ("b", "alone"), ("c", "batch_normalization")):
         x = model.conv(scope, model.x, 4)
-        model.shapes[f"{scope}/gamma"] = model.shapes[f"{after}/gamma"] = (4,)
-        known = {"bias": None, "mean": None, "variance": None, "eps": 0.001, "fused": True}
-        for name in (scope, after):
-            model.add("BatchNorm", f"tower_0/{name}/norm", x, weight=f"{name}/gamma", **known)
+        model.shapes[f"{own}/gamma"] = (4,)
+        model.add("BatchNorm", f"tower_0/{scope}/norm", x, weight=f"{own}/gamma", **known)
     parameters = Parameters(model.shapes, dict.fromkeys(model.shapes, "var"))
     name_layers(model.ops, parameters, lambda op: ())
-    assert parameters.planned["a/gamma"] == "a_norm"
-    assert parameters.planned["alone/gamma"] == "alone"
+    found = [parameters.planned[f"{own}/gamma"] for own in ("a", "alone", "batch_normalization")]
+    assert found == ["a_norm", "alone", "c_norm"]
+
+
+def test_a_layer_that_a_helper_makes_is_called_as_the_function_that_calls_the_helper_calls_it():
+    model = Made()
+    helper = Frame("train.py", 3, "conv", "net = tf.nn.conv2d(net, w, strides, 'SAME')")
+    texts = "shortcut = conv(net, 4)", "net = conv(net, 4)"
+    for number, text in enumerate(texts):
+        frames = CALL, IN_NETWORK._replace(line=20 + number, text=text), helper
+        model.conv(f"conv2d_{number}", model.x, 4, frames=frames)
+    parameters = Parameters(model.shapes, dict.fromkeys(model.shapes, "var"))
+    name_layers(model.ops, parameters, lambda op: model.frames[op])
+    assert [parameters.planned[f"conv2d_{number}/weights"] for number in range(2)] == ["shortcut", "conv"]
+
+
+def test_blocks_that_move_in_other_strides_are_one_class_where_their_padding_is_a_number():
+    model = Made()
+    x = model.x
+    for number, stride in enumerate((1, 2)):
+        for name in ("first", "second"):
+            x = model.conv(f"{number}/{name}", x, 4 * (number + 1))
+            known = {"padding": "EXPLICIT", "explicit_paddings": [0, 0, 1, 1, 1, 1, 0, 0], "strides": [1, 2, 2, 1]}
+            x.op.attributes.update(known if stride == 2 and name == "first" else {})
+    classes, module, _ = model.written(model.conv("head", x, 2))
+    (block,) = classes.found
+    assert [line.partition("  # ")[0] for line in block.made] == [
+        "self.first = nn.Conv2d(4, channels, 3, stride=stride, padding=1, bias=False)",
+        "self.second = nn.Conv2d(channels, channels, 3, padding=1, bias=False)",
+    ]
+    assert [line.partition(" = ")[2] for line in module[:2]] == ["Block(4, stride=1)", "Block(8, stride=2)"]
+
+
+def test_the_same_block_several_times_in_a_row_is_made_in_a_loop():
+    model = Made()
+    x = model.conv("stem", model.x, 4)
+    for name in "abcd":
+        x = model.block(f"stage/{name}", x, 4)
+    _, module, _ = model.written(model.conv("head", x, 2))
+    assert "self.stage = nn.Sequential(*(Block() for _ in range(4)))" in module

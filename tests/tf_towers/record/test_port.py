@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -96,6 +97,16 @@ def test_it_is_the_same_text_each_time_and_python(trace_of, name):
     assert all(len(line) <= 120 for line in port.body.splitlines())
 
 
+def test_the_same_files_are_written_under_every_hash_seed(trace_of, tmp_path):
+    trace, written = trace_of("split_sum"), []
+    for seed in ("1", "2"):
+        command = [sys.executable, "-m", "parity.cli", "port", str(trace), "--out", str(tmp_path / seed), "--no-prove"]
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": seed})
+        written.append({path.name: path.read_bytes() for path in (tmp_path / seed).iterdir()})
+    assert len(written[0]) == 5
+    assert written[0] == written[1]
+
+
 CONV_NETS = ("clones", "mirrored_pool", "split_sum")
 MOST_LINES_PER_LAYER = 4  # of constructors and forwards
 
@@ -143,6 +154,18 @@ def test_a_residual_net_of_14_layers_is_written_in_at_most_120_lines(recorded_he
     assert len(source.splitlines()) <= 120
     assert "class Block(nn.Module):  # resnet_slim.py" in source
     assert "self.stage2 = nn.Sequential(BlockWithShortcut(4, 8), Block(8))" in source
+
+
+@pytest.mark.slow
+def test_a_residual_net_of_50_layers_is_written_in_at_most_200_lines(recorded_here, request, tmp_path):
+    if "tf2" in request.node.name:
+        pytest.skip("TensorFlow 2 has no tf.layers: run the tf1 leg")
+    trace = recorded_here("resnet50_layers").out
+    assert main(["port", str(trace), "--out", str(tmp_path / "port"), "--quiet"]) == 0
+    source = (tmp_path / "port" / "port.py").read_text()
+    assert len(source.splitlines()) <= 200
+    assert source.count("(nn.Module):") == 3  # a block, one with a shortcut, the model
+    assert "BottleneckBlockWithShortcut(24, 32, stride=2), *(BottleneckBlock(32) for _ in range(5))" in source
 
 
 def test_what_cannot_be_written_is_named_and_exits_with_3(trace_of, tmp_path, capsys):

@@ -24,7 +24,7 @@ LEAST_RAISED_EPSILON = 1.001e-5  # like_tf raises a smaller epsilon to it, as fu
 
 
 def _layer(
-    writer: Writer, op: Op, made: str, parameters: dict[str, tuple[str, str]], x: Code, general: str = ""
+    writer: Writer, op: Op, made: str, parameters: dict[str, tuple[str, str]], x: Code, general: Sequence[str] = ()
 ) -> Code:
     """The call of a layer, which the module gets where it has none yet."""
     mapped = {op.attributes[name]: own for name, own in parameters.items() if op.attributes.get(name)}
@@ -64,7 +64,8 @@ def space(op: Op, name: str) -> tuple[int, ...]:
     found = tuple(int(each) for each in op.attributes.get(name) or ())
     if not found:
         return (1,) * (len(op.inputs[0].shape) - 2)
-    return found[2:] if is_channels_first(op) else found[1:-1]
+    ends = len(found) // len(op.inputs[0].shape)  # numbers of an axis: of explicit paddings there are two
+    return found[2 * ends :] if is_channels_first(op) else found[ends:-ends]
 
 
 def is_channels_first(op: Op) -> bool:
@@ -121,14 +122,32 @@ def _convolution(writer: Writer, op: Op) -> Code | None:
             named["padding"] = unless([width // 2 for width in widths], 0)
         else:
             package, named["padding"] = "like_tf", '"same"'
+    elif op.attributes["padding"] == "EXPLICIT":
+        margins = space(op, "explicit_paddings")
+        if margins[::2] != margins[1::2]:
+            return None
+        named["padding"] = unless(margins[::2], 0)
     elif op.attributes["padding"] != "VALID":
         return None
     made = call(f"{package}.Conv{dimensions}d", str(before), str(after), short(kernel), **named)
-    named.update(stride=short(strides), padding='"same"' if op.attributes["padding"] == "SAME" else None)
-    general = call(f"like_tf.Conv{dimensions}d", str(before), str(after), short(kernel), **named)
+    general = _general_convolutions(op, made, named, (str(before), str(after), short(kernel)))
     transform = {"Conv2d": "hwio_to_oihw", "DepthwiseConv2d": "hwcm_to_depthwise", "Conv3d": "dhwio_to_oidhw"}[op.kind]
     own = {"weight": ("weight", transform), "bias": ("bias", "identity")}
-    return _layer(writer, op, made.text, own, image(writer, op), general.text)
+    return _layer(writer, op, made.text, own, image(writer, op), general)
+
+
+def _general_convolutions(op: Op, made: Code, named: Mapping[str, Any], sizes: Sequence[str]) -> list[str]:
+    """What a convolution has in common with others that move in other strides, or are padded by other widths."""
+    kind, strides = made.text.partition("(")[0].rpartition(".")[2], short(space(op, "strides"))
+    found = []
+    if op.attributes["padding"] != "EXPLICIT":
+        same = '"same"' if op.attributes["padding"] == "SAME" else None
+        found.append(call(f"like_tf.{kind}", *sizes, **{**named, "stride": strides, "padding": same}).text)
+    if made.text.startswith("nn."):
+        found.append(
+            call(f"nn.{kind}", *sizes, **{**named, "stride": strides, "padding": named["padding"] or "0"}).text
+        )
+    return found
 
 
 @writes(TRANSPOSED_CONVOLUTION)
