@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import Evidence, Fit, alike, fit
+from parity.diagnose.evidence import CLOSE, Evidence, Fit, alike, fit
 from parity.diagnose.optimizer_input import optimizer_inputs
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
@@ -53,8 +53,7 @@ def weight_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     step = first.check.step
     # A decay inside the loss shows in the loss first, and in the towers' gradients as a multiple of the weight.
     quantity = "tower_grad" if first.quantity in ("loss", "tower_grad") else first.quantity
-    # Of a step's own first tower, where nothing says which: each of them has the same decay.
-    tower = first.tower or next(iter(evidence.tower_names(step, "tower_grad")), "")
+    tower = first.tower
     own = _apart_in(quantity, evidence, step, tower)
     if own is None:
         return None
@@ -177,11 +176,13 @@ def _of_amounts(
 
 def _of_sizes(known: dict[str, tuple[float, ...]], where: str) -> Cause:
     signs = {name: each[1] for name, each in known.items()}
+    # Next to nothing beside the other share is rounding of the fit: said as 0.
+    amounts = {name: each[0] if abs(each[0]) > CLOSE * abs(each[1]) else 0.0 for name, each in known.items()}
     return build_cause(
         "weight_decay",
         "sizes" if next(iter(signs.values())) > 0.0 else "squares",
-        evidence=f"the {where} is off by {_listed(signs)} times the sign of the weight, and by "
-        f"{_listed({name: each[0] for name, each in known.items()})} times the weight, and nothing else",
+        evidence=f"the {where} is off by {_listed(signs)} times the sign of the weight, and by {_listed(amounts)} times the "
+        "weight, and nothing else",
     )
 
 
@@ -213,8 +214,8 @@ def _of_rows(every: list[Apart]) -> Cause | None:
 
 
 def _are_counts(shares: Array) -> bool:
-    # Sorted, the multiples are next to one another: the smallest step between two is one lookup, or a part of one.
     """Whether amounts lie whole multiples of one coefficient apart, as counts of lookups make them."""
+    # Sorted, the multiples are next to one another: the smallest step between two is one lookup, or a part of one.
     ordered = np.sort(shares)
     close = FROM_WHOLE_MULTIPLE * float(np.abs(ordered).max(initial=0.0))
     gaps = np.diff(ordered)

@@ -105,6 +105,8 @@ def test_one_class_has_no_cross_entropy_and_one_value_for_each_example_neither()
     assert first_of(RANDOM.normal(size=7), LABELS) is None
     assert first_of(X, np.zeros(0, int)) is None
     assert first_of(X, LABELS[:5]) is None
+    two = first_of(np.array([[1.0, 3.0], [2.0, 0.5]]), np.array([[1], [0]]))
+    np.testing.assert_allclose(two, np.log1p(np.exp([[-2.0], [-1.5]])), rtol=1e-12)
 
 
 def test_classes_may_stand_behind_the_first_axis_as_torch_has_them():
