@@ -85,10 +85,12 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
     # All variables that have the slot, of every optimizer: else the ones that follow the rule are listed.
     every = evidence.is_whole and len(made) == sum(1 for _ in evidence.pairs(step, "slot", slot))
     where = "" if every else f" for {', '.join(wrong)}"
+    # Nine digits: the share of a fit to RESIDUAL_OF_RULE = 1e-7, without the digits that nobody set. + 0.0: no "-0".
+    kept, took = ([round(share, 9) + 0.0 for share in shares] for shares in zip(got[:2], wanted[:2], strict=True))
     text = (
-        f"slot' = {got.keep:.9g} slot + {got.take:.9g} gradient{'^2' if got.power == 2 else ''} fits "
-        f"{'every variable' if every else ', '.join(wrong)} of the candidate, where the reference has {wanted.keep:.9g} and "
-        f"{wanted.take:.9g}"
+        f"slot' = {kept[0]:.9g} slot + {took[0]:.9g} gradient{'^2' if got.power == 2 else ''} fits "
+        f"{'every variable' if every else ', '.join(wrong)} of the candidate, where the reference has {kept[1]:.9g} and "
+        f"{took[1]:.9g}"
     )
     explains = share_explained(first, made)
     # keep is 0 and take the reference's: a slot that is made anew, and not one of another rule.
@@ -115,8 +117,6 @@ def slot_decay(first: FirstDifference, evidence: Evidence) -> Cause | None:
             times=times,
         )
     name, variant = _share_of(evidence, slot, wanted)
-    # Nine digits: the share of a fit to RESIDUAL_OF_RULE = 1e-7, without the digits that nobody set.
-    kept = [round(rule.keep, 9) for rule in (got, wanted)]
     return build_cause(name, variant, evidence=text, explains=explains, where=where, got=kept[0], wanted=kept[1])
 
 

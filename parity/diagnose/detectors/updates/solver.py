@@ -262,15 +262,18 @@ def _with_epsilon(form: Form, moves: Sequence[Move]) -> Formula | None:
         # 1 / r^2 must be positive, and 1 / r not 0: a fit of noise is neither.
         return None
     whole, beside, *shares = found.coefficients
-    # The largest root of any element, to compare the epsilon with: where it swamps all roots any would fit.
+    # The largest root of any element, or what is below it, to compare the epsilon with.
     largest = max(float(np.max(_square(form, move), initial=0.0)) for move in moves)
-    if abs(beside / whole) > SWAMPS * (largest if form.inside else np.sqrt(largest)):
+    size, epsilon = largest if form.inside else float(np.sqrt(largest)), beside / whole
+    if epsilon > SWAMPS * size:
         return None  # beside that the root counts for nothing, and any would do
+    # Where there is none rounding leaves some, or makes it negative: whether 0 fits `holds` says.
+    epsilon = epsilon if epsilon > ROUNDING * size else 0.0
     if form.inside:
         sign = np.sign(sum(float(np.vdot(move.move, move.terms[form.numerators[0]])) for move in moves))
         # Of n = u (sqrt(v + e)) / r the sign of r is that of what moves: the square has lost it.
-        return Formula(form, (float(sign / np.sqrt(whole)),), beside / whole)
-    return Formula(form, (1.0 / whole, *(-share / whole for share in shares)), beside / whole)
+        return Formula(form, (float(sign / np.sqrt(whole)),), epsilon)
+    return Formula(form, (1.0 / whole, *(-share / whole for share in shares)), epsilon)
 
 
 def holds(formula: Formula | None, moves: Sequence[Move], others: Sequence[Move] | None = None) -> bool:
@@ -282,8 +285,6 @@ def holds(formula: Formula | None, moves: Sequence[Move], others: Sequence[Move]
       others: of the other side, the same variables in the same order.
     """
     if formula is None or not np.isfinite([*formula.shares, formula.epsilon, formula.decay]).all():
-        return False
-    if formula.epsilon < 0.0:
         return False
     # What is left of every variable, float64 of its sampled elements.
     left = [move.move - formula.of(move) for move in moves]
