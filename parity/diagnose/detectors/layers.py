@@ -159,15 +159,15 @@ def response_normalisation(first: FirstDifference, evidence: Evidence) -> Cause 
         return None  # it leaves zeros what they are
     # ln(other / one) = b ln(k + a s) - b' ln(k' + a' s'), s the sum of squares around a channel: to first order linear
     # in s, and in both s where the windows differ. 2 r + 1 channels is what a radius r covers.
-    apart = np.log(other[seen] / one[seen])
+    logarithms = np.log(other[seen] / one[seen])
     sums = {radius: _squares_around(one, radius)[seen] for radius in RADII if radius < one.shape[-1]}
     for radius, around in sums.items():
-        found = fit([[around]], [apart])
+        found = fit([[around]], [logarithms])
         if found is not None and found.residual <= SECOND_ORDER:
             what = f"alpha times beta is off by {-found.coefficients[0]:.4g}"
             return _lrn(first, what, f"over {2 * radius + 1} channels", found.residual)
     for wanted, got in permutations(sums, 2):
-        found = fit([[sums[wanted], sums[got]]], [apart])
+        found = fit([[sums[wanted], sums[got]]], [logarithms])
         # Shares of opposite sign: less of one window and more of the other, which one window could not explain.
         if found is not None and found.residual <= SECOND_ORDER and found.coefficients[0] > 0 > found.coefficients[1]:
             what = f"it goes over {2 * got + 1} channels where the reference goes over {2 * wanted + 1}"

@@ -38,7 +38,7 @@ def left_over(first: FirstDifference, evidence: Evidence) -> Cause | None:
     step = first.check.step
     if first.quantity not in ("tower_grad", "grad", "slot", "var") or step - 1 not in evidence.steps:
         return None
-    if first.quantity in ("slot", "var") and not _told_from_a_share(first, evidence):
+    if first.quantity in ("slot", "var") and not _is_no_other_share(first, evidence):
         return None
     # The reference's, once combined: what a port forgets to clear is what it had, which in lockstep is that to
     # rounding.
@@ -69,7 +69,7 @@ def left_over(first: FirstDifference, evidence: Evidence) -> Cause | None:
     )
 
 
-def _told_from_a_share(first: FirstDifference, evidence: Evidence) -> bool:
+def _is_no_other_share(first: FirstDifference, evidence: Evidence) -> bool:
     """Whether an earlier gradient that is left over is no other share of a slot: one that began empty holds nothing else."""
     found = linear_slot(evidence, first.check.step)
     if found is None:
