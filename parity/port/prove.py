@@ -62,7 +62,7 @@ def program_of(port: Port) -> Program:
         defined = frozenset(each for each, name in called.items() if name in functions)
         sections.append(Section(suffixes[part.name], part, port.trainings[part.name], defined))
     turns = turns_of(port.parts) if len(sections) > 1 else None
-    return Program(port.script, sections, initial, statistics, turns)
+    return Program(port.script, sections, initial, statistics, turns, port.inputs)
 
 
 def left_of_program(port: Port) -> list[tuple[str, str]]:

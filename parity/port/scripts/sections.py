@@ -1,6 +1,7 @@
 """What a training program is written from: one optimizer of the script or several, what it feeds, and who trains when."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from parity.experiment.replay.script import DRAW, Part
@@ -47,6 +48,7 @@ class Program(NamedTuple):
       initial: the first values.
       statistics: whether the model has moving statistics.
       turns: in which order several optimizers make updates, None where there is none or but one optimizer.
+      inputs: by recorded name of an input, what the port calls it, where that is another name.
     """
 
     script: str
@@ -54,6 +56,7 @@ class Program(NamedTuple):
     initial: Initial
     statistics: bool
     turns: "Turns | None" = None
+    inputs: Mapping[str, str] = MappingProxyType({})
 
     @property
     def towers(self) -> int:

@@ -117,7 +117,7 @@ def _batches(program: Program) -> Iterator[str]:
     for section in program.sections:
         yield from ([f"        {section.turn}:"] if section.turn else [])
         for each in inputs_of(section.part):
-            yield f"        {'  ' if section.turn else ''}{_in_words(each)}"
+            yield f"        {'  ' if section.turn else ''}{_in_words(each, program)}"
     yield '    """'
     yield '    raise NotImplementedError("batches: expected the data side of the script, got none. Write it in train.py.")'
     yield ""
@@ -125,8 +125,9 @@ def _batches(program: Program) -> Iterator[str]:
     yield "# ======== Below: as the script has it. ========"
 
 
-def _in_words(given: Input) -> str:
-    return f"{in_docstring(one_line(given.name))}: {given.dtype} [{', '.join(map(str, given.shape))}]"
+def _in_words(given: Input, program: Program) -> str:
+    name = program.inputs.get(given.name, given.name)
+    return f"{in_docstring(one_line(name))}: {given.dtype} [{', '.join(map(str, given.shape))}]"
 
 
 def _initialize(initial: Initial) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parity.port.errors import PortError
@@ -83,12 +83,21 @@ class Names:
       lines: the script's line of an op.
       frames: the script's lines that it was made in, outermost first.
       assigned: the name that the script assigns exactly what the op gives to, "" where there is none.
+      inputs: by recorded name, what an input is called, where that is another name.
     """
 
     suggested: Suggested
     lines: Callable[[Op], str]
     frames: Frames = lambda op: ()
     assigned: Suggested = lambda op: ""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+
+    def argument(self, name: str) -> str:
+        """Returns what a function calls an input."""
+        name = self.inputs.get(name, name)
+        if not is_argument(name) or name in NAMES_OF_PORTS:
+            raise PortError(f"port: expected an input whose name a function can have, got {name!r}.")
+        return name
 
 
 def prepared(tower: Tower) -> Tower:
@@ -166,7 +175,7 @@ def _first_towers_own(reader: Reader, first: Tower, towers: int) -> list[Tensor]
 def _forward(
     border: Border, moves: list[Write], section: str, several: bool, parameters: Parameters, names: Names
 ) -> tuple[Function, list[Refused]]:
-    arguments = {name: _argument(name) for name in border.data}
+    arguments = {name: names.argument(name) for name in border.data}
     taken = reached([each.after for each in moves if each.after is not None], border.model)[1]
     wanted = [*dict.fromkeys([*border.outputs, *(each for each in taken if each.kind != FEED)])]
     items = contracted(border.model, regions_of(border.model, wanted, names.frames, parameters.no_blocks))
@@ -198,12 +207,6 @@ def _given(ops: Sequence[Op], arguments: dict[str, str]) -> dict[Tensor, str]:
     return {tensor: arguments[op.name] for op, tensor in feeds.items() if op.name in arguments}
 
 
-def _argument(name: str) -> str:
-    if not is_argument(name) or name in NAMES_OF_PORTS:
-        raise PortError(f"port: expected an input whose name a function can have, got {name!r}.")
-    return name
-
-
 def _loss(
     tower: Tower,
     border: Border,
@@ -212,7 +215,7 @@ def _loss(
     parameters: Parameters,
     names: Names,
 ) -> tuple[Function, list[Refused]]:
-    arguments = {name: _argument(name) for name in tower.feeds}
+    arguments = {name: names.argument(name) for name in tower.feeds}
     given = _given(border.loss, arguments)
     called = [json.dumps(_method_name(section[0]))] if section[1] else []
     outputs = f"model({', '.join([*called, *(arguments[name] for name in border.data)])})"
@@ -261,7 +264,7 @@ def _output_names(outputs: Sequence[Tensor], names: Names, taken: list[str]) -> 
 def _output_of(tensor: Tensor, names: Names) -> str:
     """What an output may be called after what it is computed of, where the script has no name for it."""
     for each in tensor.op.inputs:
-        of = each.op.name if each.kind == FEED else names.assigned(each.op)
+        of = names.argument(each.op.name) if each.kind == FEED else names.assigned(each.op)
         if of:
             return f"{identifier(of)}_output"
     return "output"

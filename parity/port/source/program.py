@@ -1,18 +1,20 @@
 """Writes a port as source: its module, losses and optimizers, and the mapping of its parameters."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from parity.experiment.replay.script import Part, parts_of
-from parity.mapping.variable_map import table
+from parity.mapping.variable_map import line, table
 from parity.port.source.blocks import BlocksDiffer
 from parity.port.source.citations import Citations, comment
 from parity.port.source.classes import Class, Classes
 from parity.port.source.form import TENSOR, indented, typed, wrapped
 from parity.port.source.functions import Function, Names, Written, write_part
+from parity.port.source.input_names import input_names
 from parity.port.source.names import names_of
 from parity.port.source.ops import (  # noqa: F401  they fill the tables of writers
     arithmetic,
@@ -68,6 +70,7 @@ class Port(NamedTuple):
       missing: what raises in it.
       parameters: of its module.
       graph: of the script.
+      inputs: by recorded name of an input, what it is called, where that is another name.
       assumed: sentences on what holds of the recorded steps, and need not of others.
     """
 
@@ -81,6 +84,7 @@ class Port(NamedTuple):
     missing: list[Missing]
     parameters: Parameters
     graph: RecordedGraph
+    inputs: Mapping[str, str]
     assumed: Sequence[str] = ()
 
     def source(self, docstring: str) -> str:
@@ -102,6 +106,7 @@ def port_of(directory: Path) -> Port:
     parts, graph = parts_of(trace), read_graph(directory)
     names, shapes = names_of(graph), shapes_of(trace, graph)
     readers = [Reader(graph, part, shapes) for part in parts]
+    names = replace(names, inputs={name: own for each in readers for name, own in input_names(graph, each).items()})
     parameters, written = _written(trace, readers, parts, names)
     trainings = [
         training_of(Recorded(part, graph, reader, parameters, names, len(parts) > 1))
@@ -111,7 +116,7 @@ def port_of(directory: Path) -> Port:
     return Port(
         Path(str(trace.facts.get("script", "a recorded script"))).name,
         _body(parameters, written, trainings),
-        table((name, [own], transform) for name, (own, transform) in parameters.mapping().items()),
+        _mapping(parameters, names.inputs),
         parts,
         sum(one.ops for one in written),
         {part.name: one.loss.name for part, one in zip(parts, written, strict=True)},
@@ -121,7 +126,17 @@ def port_of(directory: Path) -> Port:
         + [*_statistics_left(trace, parameters)],
         parameters,
         graph,
+        names.inputs,
         [*_assumed(written)],
+    )
+
+
+def _mapping(parameters: Parameters, inputs: Mapping[str, str]) -> str:
+    variables = table((name, [own], transform) for name, (own, transform) in parameters.mapping().items())
+    if not inputs:
+        return variables
+    return "\n".join(
+        [variables, "[mapping.feed]", *(line(name, [own], "identity") for name, own in inputs.items()), ""]
     )
 
 

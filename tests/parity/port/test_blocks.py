@@ -235,3 +235,13 @@ def test_the_same_block_several_times_in_a_row_is_made_in_a_loop():
         x = model.block(f"stage/{name}", x, 4)
     _, module, _ = model.written(model.conv("head", x, 2))
     assert "self.stage = nn.Sequential(*(Block() for _ in range(4)))" in module
+
+
+def test_a_norm_without_moving_statistics_is_a_layer_that_keeps_none():
+    model = Made()
+    model.shapes |= {"norm/gamma": (4,), "norm/beta": (4,), "norm/scale": (4,)}
+    known = {"mean": None, "variance": None, "eps": 0.001, "fused": False}
+    x = model.add("BatchNorm", "tower_0/norm/add", model.x, weight="norm/gamma", bias="norm/beta", **known)
+    _, module, parameters = model.written(model.conv("head", x, 2))
+    assert module[0] == "self.norm = nn.BatchNorm2d(4, eps=0.001, track_running_stats=False)"
+    assert parameters.mapping()["norm/gamma"] == ("norm.weight", "identity")

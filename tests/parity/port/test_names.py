@@ -4,7 +4,7 @@ import pytest
 
 from parity.port.errors import PortError
 from parity.port.source import program  # noqa: F401  it fills the tables of writers
-from parity.port.source.functions import Names, _argument, _output_names
+from parity.port.source.functions import Names, _output_names
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Writer
 from parity.port.tower.ops import FEED, Op
@@ -25,4 +25,4 @@ def test_a_tensor_that_the_script_calls_as_a_port_calls_something_else_is_called
 @pytest.mark.parametrize("name", ["model", "self", "torch", 'x"', "class"])
 def test_an_input_that_is_called_so_is_refused(name):
     with pytest.raises(PortError, match="an input whose name"):
-        _argument(name)
+        Names(lambda op: "", lambda op: "").argument(name)

@@ -75,7 +75,8 @@ def test_every_other_script_is_too(trace_of, tmp_path, name):
 
 def test_what_stands_in_a_port_is_what_the_script_has(trace_of):
     source = port_of(trace_of("clones")).body
-    assert 'like_tf.Conv2d(2, 4, 3, stride=2, padding="same", bias=False)  # clones.py:17' in source
+    assert "class Model(nn.Module):  # clones.py:17 network()" in source
+    assert 'like_tf.Conv2d(4, 3, 3, stride=2, padding="same", bias=False)  # clones.py:18' in source
     assert "like_tf.BatchNorm2d(4, eps=0.001, momentum=0.9)" in source
     assert "F.cross_entropy(model(images), labels.long()) / 2" in source
     assert "if torch.distributed.get_rank() == 0:" in source  # decay in the first clone only
@@ -83,7 +84,7 @@ def test_what_stands_in_a_port_is_what_the_script_has(trace_of):
     assert "loss = loss + 0.004 * decay" in source
     assert "like_tf.RMSProp(model.parameters(), lr=0.01, centered=False, decay=0.9" in source
     dropped = port_of(trace_of("queue_fed")).body
-    assert "F.dropout(fifo_queue_Dequeue_0, 0.25, self.training)" in dropped
+    assert "F.dropout(examples, 0.25, self.training)" in dropped
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from parity.port.tower.layers import (
 from parity.port.tower.ops import Op
 from parity.trace.as_written import as_written
 
+OWN_OF_NORMS = {"weight": ("weight", "identity"), "bias": ("bias", "identity")}
 LEAST_RAISED_EPSILON = 1.001e-5  # like_tf raises a smaller epsilon to it, as fused_batch_norm of TensorFlow 1.15 does
 
 
@@ -185,6 +186,10 @@ def _batch_norm(writer: Writer, op: Op) -> Code:
     channels = x.shape[1] if is_channels_first(op) else x.shape[-1]
     images = len(x.shape) == 4
     taken = image(writer, op) if len(x.shape) > 2 else writer.code(x)
+    if not known.get("mean") and _has_trained_weights(writer, op) and len(x.shape) in (2, 3, 4):
+        name = f"nn.BatchNorm{2 if images else 1}d"
+        made = call(name, str(channels), eps=repr(known["eps"]), track_running_stats=False)
+        return _layer(writer, op, made.text, OWN_OF_NORMS, taken)
     if not known.get("mean") or known.get("borrowed"):
         weights = [
             writer.parameters.plain(known[name], writer.owner).text if known.get(name) else "None"
@@ -204,8 +209,7 @@ def _batch_norm(writer: Writer, op: Op) -> Code:
         zero_debias=_zero_debias(known),
     )
     own = {
-        "weight": ("weight", "identity"),
-        "bias": ("bias", "identity"),
+        **OWN_OF_NORMS,
         "mean": ("running_mean", "identity"),
         "mean_biased": ("running_mean_biased", "identity"),
         "mean_step": ("running_mean_local_step", "identity"),
@@ -214,6 +218,13 @@ def _batch_norm(writer: Writer, op: Op) -> Code:
         "variance_step": ("running_var_local_step", "identity"),
     }
     return _layer(writer, op, made.text, own, taken)
+
+
+def _has_trained_weights(writer: Writer, op: Op) -> bool:
+    """Whether a norm has gamma and beta of its own that are trained both, as a layer of torch's has."""
+    names = [op.attributes.get(name) for name in OWN_OF_NORMS]
+    kinds = writer.parameters.kinds
+    return not op.attributes.get("borrowed") and all(name and kinds.get(name) not in BUFFERS for name in names)
 
 
 def _scale(writer: Writer, weight: str | None) -> str | None:
@@ -231,12 +242,15 @@ def _zero_debias(known: Mapping[str, Any]) -> str | None:
 
 @writes(LAYER_NORM)
 def _layer_norm(writer: Writer, op: Op) -> Code:
-    known = op.attributes
+    known, width = op.attributes, op.inputs[0].shape[-1]
+    if _has_trained_weights(writer, op):
+        made = call("nn.LayerNorm", str(width), eps=repr(known["eps"]))
+        return _layer(writer, op, made.text, OWN_OF_NORMS, writer.code(op.inputs[0]))
     given = [
         writer.parameters.plain(known[name], writer.owner).text if known.get(name) else "None"
         for name in ("weight", "bias")
     ]
-    return call("F.layer_norm", writer.code(op.inputs[0]), f"({op.inputs[0].shape[-1]},)", *given, repr(known["eps"]))
+    return call("F.layer_norm", writer.code(op.inputs[0]), f"({width},)", *given, repr(known["eps"]))
 
 
 @writes(DROPOUT)
