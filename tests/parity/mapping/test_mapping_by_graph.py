@@ -56,6 +56,142 @@ def test_a_product_says_which_axis_of_a_square_kernel_is_summed_over(taken, over
     assert groups(summed(taken, "w", KERNEL)) == groups(over)
 
 
+def positions(function, shape):
+    """Returns which elements of a weight are multiplied by the same numbers: their shares of the output are the same."""
+    shares = {}
+    for place in range(int(np.prod(shape))):
+        share = function(np.eye(int(np.prod(shape)))[place].reshape(shape))
+        shares.setdefault(tuple(np.sort(share[share != 0]).round(9)), []).append(place)
+    return {tuple(each) for each in shares.values()}
+
+
+def right(weight):
+    return IMAGE @ weight
+
+
+def right_turned(weight):
+    return IMAGE @ np.swapaxes(weight, -1, -2)
+
+
+def left(weight):
+    return weight @ IMAGE.T
+
+
+def left_turned(weight):
+    return np.swapaxes(weight, -1, -2) @ IMAGE.T
+
+
+SQUARE, STACK = (4, 4), (3, 4, 4)
+RIGHT = {"matmul": ("1", "other"), "mm": ("1", "mat2"), "bmm": ("1", "mat2"), "__matmul__": ("1",), "MatMul": ("1",)}
+RIGHT |= {"BatchMatMul": ("1",), "addmm": ("2", "mat2"), "baddbmm": ("2", "batch2"), "__rmatmul__": ("0",)}
+LEFT = {"matmul": ("0", "input"), "mm": ("0",), "bmm": ("0",), "__matmul__": ("0",), "MatMul": ("0",)}
+LEFT |= {"BatchMatMul": ("0",), "addmm": ("1", "mat1"), "baddbmm": ("1", "batch1"), "__rmatmul__": ("1",)}
+
+
+@pytest.mark.parametrize("shape", [SQUARE, STACK])
+@pytest.mark.parametrize(
+    ("kind", "place", "attributes", "function"),
+    [
+        *((kind, place, {}, right) for kind, places in RIGHT.items() for place in places),
+        *((kind, place, {}, left) for kind, places in LEFT.items() for place in places),
+        ("MatMul", "1", {"transpose_b": True}, right_turned),
+        ("MatMul", "1", {"transpose_a": True}, right),
+        ("MatMul", "0", {"transpose_a": True}, left_turned),
+        ("BatchMatMulV2", "1", {"adj_y": True}, right_turned),
+        ("BatchMatMulV2", "1", {"adj_x": True}, right),
+        ("BatchMatMulV2", "0", {"adj_x": True}, left_turned),
+        ("BatchMatMulV2", "0", {"adj_y": True}, left),
+    ],
+)
+def test_elements_that_one_number_is_multiplied_with_stand_at_one_place_of_the_sum(
+    kind, place, attributes, function, shape
+):
+    weight = RANDOM.standard_normal(shape)
+    found = summed(passed(kind, [(place, "", weight)], **attributes), "w", weight)
+    assert groups(found) == positions(function, shape)
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "equation", "shape"),
+    [
+        ("Einsum", "1", "bi,io->bo", SQUARE),
+        ("Einsum", "1", "bi,oi->bo", SQUARE),
+        ("Einsum", "0", "io,bi->bo", SQUARE),
+        ("einsum", "1.1", "bi,oi->bo", SQUARE),
+        ("einsum", "2", "bi,hio->bho", STACK),
+        ("einsum", "1", "hio,bi->bho", STACK),
+    ],
+)
+def test_an_einsum_sums_over_the_letters_that_the_result_lacks(kind, place, equation, shape):
+    weight, (_, second) = RANDOM.standard_normal(shape), equation.partition("->")[0].split(",")
+    others = (lambda each: (IMAGE, each)) if second != "bi" else (lambda each: (each, IMAGE))
+    found = summed(
+        passed(kind, [(place, "", weight)], **{"0" if kind == "einsum" else "equation": equation}), "w", weight
+    )
+    assert groups(found) == positions(lambda each: np.einsum(equation, *others(each)), shape)
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "shape"),
+    [
+        ("linear", "weight", SQUARE),
+        ("linear", "1", SQUARE),
+        ("conv1d", "weight", (4, 4, 1)),
+        ("conv2d without bias", "1", (4, 4, 1, 1)),
+        ("conv3d", "1", (4, 4, 1, 1, 1)),
+        ("Conv2D", "1", (1, 1, 4, 4)),
+        ("Conv3D", "1", (1, 1, 1, 4, 4)),
+    ],
+)
+def test_layers_and_convolutions_over_one_place_sum_over_the_channels_that_go_in(kind, place, shape):
+    weight = RANDOM.standard_normal(shape)
+    found = summed(passed(kind, [(place, "", weight)]), "w", weight)
+    assert groups(found) == positions(
+        lambda each: (right if kind[0] == "C" else right_turned)(each.reshape(4, 4)), shape
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "shape", "attributes"),
+    [
+        ("linear", "0", SQUARE, {}),
+        ("linear", "bias", (4,), {}),
+        ("addmm", "0", SQUARE, {}),
+        ("addmm", "input", SQUARE, {}),
+        ("mm", "2", SQUARE, {}),
+        ("__rmatmul__", "2", SQUARE, {}),
+        ("MatMul", "1", (4,), {}),
+        ("conv2d", "0", (4, 4, 1, 1), {}),
+        ("conv2d", "1", (4, 4, 1, 2), {}),
+        ("conv2d", "1", (4, 4, 1, 1), {"groups": 2}),
+        ("conv2d", "1", (4, 4, 1, 1), {"6": 2}),
+        ("conv_transpose2d", "1", (4, 4, 1, 1), {}),
+        ("Conv2D", "1", (2, 1, 4, 4), {}),
+        ("Conv2DBackpropInput", "1", (1, 1, 4, 4), {}),
+        ("einsum", "2", SQUARE, {"0": "bi,io"}),
+        ("einsum", "2", SQUARE, {"0": "...i,io->...o"}),
+        ("einsum", "2", SQUARE, {"0": 3}),
+        ("einsum", "2", SQUARE, {}),
+        ("einsum", "3", SQUARE, {"0": "bi,io->bo"}),
+        ("einsum", "0", SQUARE, {"0": "bi,io->bo"}),
+        ("Einsum", "2", SQUARE, {"equation": "bi,io->bo"}),
+        ("einsum", "2", STACK, {"0": "bi,io->bo"}),
+    ],
+)
+def test_what_is_no_kernel_of_a_product_or_cannot_be_counted_says_nothing(kind, place, shape, attributes):
+    weight = RANDOM.standard_normal(shape)
+    assert summed(passed(kind, [(place, "", weight)], **attributes), "w", weight) is None
+
+
+@pytest.mark.parametrize("taken", [KERNEL.reshape(2, 2, 2, 2).reshape(2, 8), KERNEL[:, :3], KERNEL[::-1]])
+def test_a_kernel_that_is_reshaped_is_followed_and_one_that_is_cut_or_turned_about_is_not(taken):
+    found = summed(product("MatMul", np.ones((2, len(taken))), taken), "w", KERNEL)
+    if taken.shape == (2, 8):
+        assert groups(found) == {tuple(range(8)), tuple(range(8, 16))}
+    else:
+        assert found is None
+
+
 def test_a_weight_that_was_not_kept_is_known_by_its_name():
     taken = passed("linear", [("0", "", IMAGE), ("1", "w", np.zeros((4, 4)))])
     assert groups(summed(taken, "w", KERNEL)) == groups(COLUMNS)
@@ -100,5 +236,13 @@ def test_the_layout_is_the_one_under_which_both_sides_sum_over_the_same_axis(tur
 
 def test_where_one_side_says_nothing_every_layout_stays():
     ours, theirs = product("MatMul", IMAGE, KERNEL, name="gate/Matrix"), Pass([], lambda number: None)
+    values = {"gate/Matrix": KERNEL}, {"gate.weight": KERNEL}
+    assert in_layout_of_graph(draft(), (ours, theirs), values) == draft()
+
+
+def test_where_no_layout_sums_alike_every_one_stays():
+    # Neither layout of a kernel fits an op that the other side lays out over three axes.
+    ours = product("MatMul", IMAGE, KERNEL, name="gate/Matrix")
+    theirs = product("matmul", RANDOM.standard_normal((2, 2)), KERNEL.reshape(2, 8), name="gate.weight")
     values = {"gate/Matrix": KERNEL}, {"gate.weight": KERNEL}
     assert in_layout_of_graph(draft(), (ours, theirs), values) == draft()
