@@ -34,6 +34,7 @@ def explain(result) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("combine", ["mean", "sum"])
 @pytest.mark.parametrize("towers", [1, 2, 3, 4])

@@ -1,4 +1,8 @@
-"""Every variant of tower training that torch can express, against its torch twin: float64, 20 steps, one to four towers."""
+"""Every variant of tower training that torch can express, against its torch twin: float64, 20 steps, one to four towers.
+
+Each choice and each option in one such run, at one of the numbers of towers; test_options.py and test_tower_choices.py have
+them all in runs of another length.
+"""
 
 import pytest
 from test_options import OPTIONS
@@ -26,6 +30,7 @@ def same(sides, case):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(1)
 @TOWERS
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_choice_of_the_towers(sides, choice, towers):
@@ -34,6 +39,7 @@ def test_every_choice_of_the_towers(sides, choice, towers):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize(("towers", "combine"), [(1, "mean"), (2, "sum"), (3, "mean"), (4, "sum")])
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_of_the_update(sides, option, combine, towers):
@@ -41,6 +47,7 @@ def test_every_option_of_the_update(sides, option, combine, towers):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(1)
 @TOWERS
 @pytest.mark.parametrize("variables", ["cpu", "first_gpu", "balanced", "replicated"])
 def test_every_placement(sides, variables, towers):
@@ -48,6 +55,7 @@ def test_every_placement(sides, variables, towers):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(1)
 @TOWERS
 @pytest.mark.parametrize("reduce", ["examples", "mean"])
 @pytest.mark.parametrize("uneven", ["drop", "pad", "sizes"])
@@ -56,6 +64,7 @@ def test_every_policy_for_batches_that_do_not_divide(sides, uneven, reduce, towe
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(1)
 @TOWERS
 @pytest.mark.parametrize(("sparse", "model"), SPARSE)
 @pytest.mark.parametrize("clip", [None, "tower", "combined"])
@@ -68,6 +77,7 @@ def test_every_form_of_sparse_gradients(sides, sparse, model, clip, towers):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(1)
 @TOWERS
 def test_batch_norm_over_all_towers(sides, towers):
     found = same(sides, case_of("joined", {"batch_norm": "synchronised"}, towers=towers, **WHOLE))
@@ -76,6 +86,7 @@ def test_batch_norm_over_all_towers(sides, towers):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(1)
 @TOWERS
 def test_several_optimizers(sides, towers):
     same(sides, case_of("duel", {}, towers=towers, **WHOLE))

@@ -83,6 +83,14 @@ def test_product(towers, combine, dtype): pass
 def test_long(): pass
 
 
+@pytest.mark.slow
+@pytest.mark.thinned(2)
+@TOWERS
+@pytest.mark.parametrize("combine", ["mean", "sum"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_long_product(towers, combine, dtype): pass
+
+
 @pytest.mark.covering(1)
 @TOWERS
 @pytest.mark.parametrize("levels", [pytest.param("both", marks=pytest.mark.slow), "one"])
@@ -133,6 +141,7 @@ def test_the_default_tier_has_coverings_where_everything_has_products(collected)
         "product": 12,
         "product_of_slow_ones": 6,
         "long": 1,
+        "long_product": 6,
     }
 
 

@@ -2,7 +2,8 @@
 
 A full product of parameters stays in the suite; the default tier has a covering of it: so few of the combinations that each
 value, or each pair of values, is in one of them: of tests marked `covering`, and of tests in a child with TensorFlow 1.15.
-Whole runs and recordings on TensorFlow 1.15 are left out but for tests marked `both_tensorflows`.
+Whole runs and recordings on TensorFlow 1.15 are left out but for tests marked `both_tensorflows`. Of whole runs marked
+`thinned` no tier has the product: what more of it would show, tests of the parts show in a hundredth of the time.
 """
 
 from collections import defaultdict
@@ -38,7 +39,8 @@ def _shown(row: tuple, strength: int) -> set[tuple]:
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by -m
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _thin(config, items)
     legacy, products = defaultdict(list), defaultdict(list)
     for item in items:
         if item.get_closest_marker("slow"):
@@ -54,9 +56,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         _leave_out(together, together[0].get_closest_marker("covering").args[0])
 
 
+def _thin(config: pytest.Config, items: list[pytest.Item]) -> None:
+    products = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("thinned"):
+            products[item.path, getattr(item, "originalname", item.name)].append(item)
+    gone = set()
+    for together in products.values():
+        gone |= set(_not_covering(together, together[0].get_closest_marker("thinned").args[0]))
+    if gone:
+        config.hook.pytest_deselected(items=[item for item in items if item in gone])
+        items[:] = [item for item in items if item not in gone]
+
+
 def _leave_out(items: list[pytest.Item], strength: int) -> None:
+    for item in _not_covering(items, strength):
+        item.add_marker(pytest.mark.slow)
+
+
+def _not_covering(items: list[pytest.Item], strength: int) -> list[pytest.Item]:
     rows = [tuple(map(repr, item.callspec.params.values())) if hasattr(item, "callspec") else () for item in items]
     chosen = covering(rows, strength) if strength else set()
-    for place, item in enumerate(items):
-        if place not in chosen:
-            item.add_marker(pytest.mark.slow)
+    return [item for place, item in enumerate(items) if place not in chosen]
