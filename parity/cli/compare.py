@@ -31,8 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     claim_report_files(arguments)
     with progress(arguments.quiet) as tick:
-        closely = shows_tensors(arguments)
-        result = compare_traces(arguments.reference, arguments.candidate, arguments.map, closely, tick)
+        in_detail = shows_tensors(arguments)
+        result = compare_traces(arguments.reference, arguments.candidate, arguments.map, in_detail, tick)
     title = f"{arguments.reference} and {arguments.candidate}"
     write_report_files(arguments, result, title)
     report(result, title, arguments.quiet, arguments.verbose)

@@ -31,7 +31,7 @@ def compare_traces(
     reference: Path,
     candidate: Path,
     mapping_file: Path | None = None,
-    closely: bool = False,
+    in_detail: bool = False,
     tick: Progress = silent,
 ) -> Result:
     """Judges two traces step by step.
@@ -40,7 +40,7 @@ def compare_traces(
       reference: a trace folder.
       candidate: another.
       mapping_file: a case or a file with its [mapping] tables; by default names and shapes decide.
-      closely: look closer at tensors that differ, and keep the losses: for reports that show them.
+      in_detail: look closer at tensors that differ, and keep the losses: for reports that show them.
       tick: told how far it is: what, done, total.
 
     Raises:
@@ -51,17 +51,17 @@ def compare_traces(
     entries, named = load_mapping(mapping_file) if mapping_file else ({}, {})
     mapping = mapping_of_traces(one, other, entries)
     names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
-    return compare_joined(one, other, Join(mapping, names, other.facts.get("slots", [])), closely, tick)
+    return compare_joined(one, other, Join(mapping, names, other.facts.get("slots", [])), in_detail, tick)
 
 
-def compare_joined(one: Trace, other: Trace, join: Join, closely: bool = False, tick: Progress = silent) -> Result:
+def compare_joined(one: Trace, other: Trace, join: Join, in_detail: bool = False, tick: Progress = silent) -> Result:
     """Judges two traces step by step whose names and layouts are known.
 
     Args:
       one: the reference.
       other: the candidate.
       join: names and layouts.
-      closely: as of `compare_traces`.
+      in_detail: as of `compare_traces`.
       tick: as of `compare_traces`.
     """
     # In the reference's order; steps that one side lacks are named below, and not judged.
@@ -97,7 +97,7 @@ def compare_joined(one: Trace, other: Trace, join: Join, closely: bool = False, 
         unjudged=[] if name == "function" else [f"level function: {NO_FLOAT64}"],
         notes=[UNMEASURED, *layouts, *_other_start(starts_apart(join, one, other), len(join.mapping.pairs))],
     )
-    if closely:
+    if in_detail:
         look_at_level(result, name, join, {"free": (one, other)})
     return result
 

@@ -89,7 +89,7 @@ def run_case(
     out: Path | None = None,
     tick: Progress = silent,
     golden: Path | None = None,
-    closely: bool = False,
+    in_detail: bool = False,
     reproduce: Path | None = None,
     blessing: bool = False,
 ) -> Result:
@@ -102,7 +102,7 @@ def run_case(
       out: folder that keeps the traces; by default they are removed in the end.
       tick: told how far it is: what, done, total.
       golden: a golden trace that stands for TensorFlow and the batches.
-      closely: look closer at tensors that differ, and keep the losses: for reports that show them.
+      in_detail: look closer at tensors that differ, and keep the losses: for reports that show them.
       reproduce: folder that gets the smallest thing that shows the first difference of level 1, where there is one.
       blessing: leave in `out` what a golden trace keeps beside the runs.
 
@@ -127,7 +127,7 @@ def run_case(
         # behind.
         decided = _decide_mixed(run, _aside_where_wandering(decided))
         decided = _decide_trajectory(run, decided)
-        return _with_details(run, decided, _conclude(run, decided), closely, reproduce)
+        return _with_details(run, decided, _conclude(run, decided), in_detail, reproduce)
 
 
 @contextlib.contextmanager
@@ -239,16 +239,16 @@ def _conclude(run: CaseRun, decided: Decided) -> Result:
     return result
 
 
-def _with_details(run: CaseRun, decided: Decided, result: Result, closely: bool, reproduce: Path | None) -> Result:
+def _with_details(run: CaseRun, decided: Decided, result: Result, in_detail: bool, reproduce: Path | None) -> Result:
     recorded, trajectories = decided.recorded, decided.trajectories
     # The scripts take the difference as the trace has it, not at the layer where it was located.
     if reproduce is not None and recorded is not None and result.exit_code:
         function = result.levels["function"]
         result.reproduction, told = reproduced(run.case, recorded, decisive(function), reproduce)
         result.notes += told
-    if closely and recorded is not None:
+    if in_detail and recorded is not None:
         look_at_levels(result, recorded)
-    if closely and trajectories is not None:
+    if in_detail and trajectories is not None:
         look_at_level(result, "trajectory", run.begun.join, {"free": trajectories})
     return result
 

@@ -49,7 +49,7 @@ def replay(
     mapping_file: Path | None,
     out: Path,
     tick: Progress = silent,
-    closely: bool = False,
+    in_detail: bool = False,
     levels: Sequence[str] = ("function", "float32"),
     side: SideProcess | None = None,
 ) -> Result:
@@ -61,7 +61,7 @@ def replay(
       mapping_file: a case or a file with its [mapping] tables; by default names and shapes decide.
       out: folder for the traces.
       tick: told how far it is: what, done, total.
-      closely: look closer at tensors that differ, and keep the losses: for reports that show them.
+      in_detail: look closer at tensors that differ, and keep the losses: for reports that show them.
       levels: those to decide.
       side: a torch process that somebody else ends; by default one is started and ended here.
 
@@ -89,7 +89,7 @@ def replay(
         for replayed, each in with_training(judged) if port.program else judged:
             # Invariant: each outcome holds what was looked at in all parts so far, within one limit for all.
             before = outcomes[-1].looked if outcomes else Looked([], [])
-            looked = look_at_part(before, replayed.join, each, replayed.part.name) if closely else before
+            looked = look_at_part(before, replayed.join, each, replayed.part.name) if in_detail else before
             outcomes.append(_outcome(replayed, each, looked))
     return _joined(script, outcomes, levels)
 

@@ -64,7 +64,7 @@ def test_the_tensors_that_differ_are_looked_at_where_they_differ_first(tmp_path)
     other = {"a": np.array([[0, 0, 0], [0, 4, 0]], np.float32), "b": np.ones(3, np.float32)}
     same = {"t0": lambda step: 1.0, "t1": lambda step: 2.0}
     result = compare_traces(
-        write(tmp_path / "x", 3, one, **same), write(tmp_path / "y", 3, other, **same), closely=True
+        write(tmp_path / "x", 3, one, **same), write(tmp_path / "y", 3, other, **same), in_detail=True
     )
     first = result.closer[0]
     assert (first.level, first.run, first.step, first.key) == ("float32", "free", 0, "grad/a")
@@ -80,14 +80,14 @@ def test_nothing_is_looked_at_unless_asked_or_beyond_what_may_be_read(tmp_path, 
     result = compare_traces(*folders)
     assert (result.closer, result.losses) == ([], [])
     monkeypatch.setattr("parity.experiment.level_details.MOST_ELEMENTS", 8)
-    assert compare_traces(*folders, closely=True).closer == []
+    assert compare_traces(*folders, in_detail=True).closer == []
 
 
 def test_the_losses_are_means_over_the_towers_and_are_drawn_with_what_is_allowed(tmp_path):
     weights = {"a": np.ones(2, np.float32)}
     one = write(tmp_path / "x", 3, weights, t0=lambda step: 4.0 - step, t1=lambda step: 2.0 - step)
     other = write(tmp_path / "y", 3, weights, t0=lambda step: 4.0 - step, t1=lambda step: 2.0)
-    losses = compare_traces(one, other, closely=True).losses[0]
+    losses = compare_traces(one, other, in_detail=True).losses[0]
     assert (losses.level, losses.run, losses.steps) == ("float32", "free", [0, 1, 2])
     assert (losses.reference, losses.candidate) == ([3.0, 2.0, 1.0], [3.0, 2.5, 2.0])
     drawn = draw_losses(losses)

@@ -176,7 +176,7 @@ def test_losses_and_histograms_are_kept_for_reports_that_show_them(recorded, mon
     port = Port("two_optimizers_torch:Model", losses, {}, [str(PORTS)], 120.0)
     trace = recorded("two_optimizers").out
     tick = lambda what, done, total: told.append((what, done, total))  # noqa: E731
-    result = replay(trace, port, PORTS / "two_optimizers.toml", tmp_path, tick, closely=True)
+    result = replay(trace, port, PORTS / "two_optimizers.toml", tmp_path, tick, in_detail=True)
     assert {(each.level, each.run, each.section) for each in result.losses} == {
         (level, run, section)
         for level, run in (("function", "free"), ("float32", "lockstep"))
