@@ -154,7 +154,7 @@ class RecomputedPass:
 
     def _repeats(self, number: int) -> bool:
         taken, output = self.takes(number), self.output(number)
-        if taken is None or output is None or not taken:
+        if taken is None or output is None:
             return False
         op = self.ops[number]
         made = self._computed(op, taken, [each.value for each in taken], op.attributes)

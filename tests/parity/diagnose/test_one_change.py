@@ -252,6 +252,20 @@ def test_a_reduction_is_told_behind_all_layers_as_one_of_the_loss():
     )
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_sum_of_what_a_mask_keeps_that_is_not_divided_by_its_count_is_another_reduction(kept):
+    squares, count = (H**2 * MASK).sum(), MASK.sum()
+    counted = [("Sum", [2], squares), ("Sum", [MASK], count)]
+    kept_above = [("Maximum", [4, 1.0], np.maximum(count, 1.0))] if kept else []
+    first = [("MatMul", [X, W], H), ("Square", [0], H**2), ("Mul", [1, MASK], H**2 * MASK)]
+    mean, further = squares / count, np.abs(H).sum()
+    one = [*first, *counted, *kept_above, ("RealDiv", [3, 4 + kept], mean), ("Norm", [0], further)]
+    one = passed(*one, ("AddV2", [len(one) - 2, len(one) - 1], mean + further))
+    other = passed(*first, ("sum", [2], squares), ("norm", [0], further), ("add", [3, 4], squares + further))
+    named = cause(one, other, of_loss=True)
+    assert named.name == "loss_reduction" and "leaves div out" in named.title
+
+
 def test_nothing_is_named_where_no_one_change_explains_it():
     made = np.sin(H) * np.cos(X) + 0.3
     assert cause(net(("Relu", [0], np.maximum(H, 0))), net(("unknown", [0], made))) is None
