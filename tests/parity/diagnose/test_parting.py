@@ -14,6 +14,7 @@ from parity.judge.result import Check, FirstDifference, Level
 from parity.locate.backward import part
 from parity.locate.matching import Pass
 from parity.trace import ForwardOp, SourceLine, parse_key
+from parity.worker.failures import SideFailed
 
 RANDOM = np.random.default_rng(3)
 # x -> h -> (a, b) -> both -> loss: a and b are ways that join.
@@ -146,6 +147,61 @@ def test_a_parameter_whose_gradient_alone_differs_is_told_with_who_reads_it():
     level = level_of(Kept({}))
     assert "only that of v is not; the port reads it in port/h (h)" in level.first_difference.where
     assert level_of(Kept({}, ((0, "w"),))).causes[0].name == "not_detached"
+
+
+@pytest.mark.parametrize(
+    ("readers", "tried"), [(1, 1), (2, 3), (3, 7), (4, 15), (12, 12 + 12 + 12 + 1), (14, 12 + 12 + 1)]
+)
+def test_one_or_two_readers_are_tried_then_all_but_one_and_all_last(monkeypatch, readers, tried):
+    names = [f"r{number}" for number in range(readers)]
+    takes = {"h": [], **{name: [0] for name in names}}
+    for table in (TAKES, OUTPUTS, GRADIENTS):
+        for name in names:
+            monkeypatch.setitem(table, name, RANDOM.standard_normal((4, 3)))
+    monkeypatch.setattr(sys.modules[__name__], "TAKES", takes)
+    kept = Kept({"h": GRADIENTS["h"] + 1})
+    assert not level_of(kept).causes
+    edges = [(number, 0) for number in range(1, readers + 1)]
+    assert len(kept.tried) == tried == len(set(kept.tried))
+    assert kept.tried[: min(readers, 12)] == [(edge,) for edge in edges[:12]] and kept.tried[-1] == tuple(edges)
+
+
+def test_how_far_gradients_were_and_are_off_is_told_with_the_line_that_is_detached():
+    level = level_of(Kept({"h": GRADIENTS["h"] + 1}, ((2, 0),)))
+    [cause] = level.causes
+    assert cause.explains == (0, "tower_grad/0/v", 1.0)
+    assert cause.evidence.startswith("with what stands for tf/h in the port detached where it goes into port.py:")
+    words = "all gradients of the towers are the reference's, 0 times what rounding allows at most, where tower_grad/0/v was"
+    assert words in cause.evidence and "1e+13 times" in cause.evidence
+    assert "tf/h" in cause.title
+    assert level.first_difference.lines[1].file == "port.py"
+
+
+class Refusing(Kept):
+    def __init__(self, at):
+        super().__init__({"h": GRADIENTS["h"] + 1})
+        self.at = at
+
+    def forward(self, step, tower):
+        if self.at == "forward":
+            raise SideFailed("RuntimeError", "it cannot be watched", "", "torch")
+        return None if self.at == "no outputs" else super().forward(step, tower)
+
+    def gradients(self, step, tower):
+        return None if self.at == "no gradients" else super().gradients(step, tower)
+
+    def repeat_detached(self, step, edges):
+        if self.at == "detached":
+            raise SideFailed("RuntimeError", "no gradient", "", "torch")
+        return super().repeat_detached(step, edges)
+
+
+def test_nothing_is_told_of_a_step_that_cannot_be_watched_and_no_cause_of_one_that_cannot_be_detached():
+    for at in ("forward", "no outputs", "no gradients"):
+        assert level_of(Refusing(at)).first_difference.where == ""
+    level = level_of(Refusing("detached"))
+    assert level.first_difference.where and not level.causes
+    assert level_of(object()).first_difference.where == "", "what keeps no passes"
 
 
 def test_nothing_is_told_where_what_is_minimised_differs():

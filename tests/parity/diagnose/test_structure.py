@@ -147,6 +147,55 @@ def test_a_layer_that_is_called_twice_is_told_from_one_that_is_missing(evidence)
     assert "dense.weight where the reference has second/kernel" in cause.title
 
 
+def test_what_is_told_of_variables_of_one_side_alone(evidence):
+    def causes(reference, *names, gradients=None, read=None):
+        draft, found = structure(reference, *names)
+        return structural_causes(found, evidence(draft, gradients or {}), read)
+
+    (missing,) = causes([DENSE, BIAS], "dense")
+    assert missing.name == "missing_parameter" and "dense/bias [10]" in missing.title
+    assert missing.explains == (0, "state/parameters", None)
+    assert missing.evidence == "no parameter of the port has such a shape or name; what was joined is all that it has"
+    (extra,) = causes([DENSE], "dense", "bias", gradients={"grad/dense.bias": np.ones(10)})
+    assert extra.name == "extra_parameter" and "dense.bias [10]" in extra.title
+    assert extra.evidence == "no variable of the reference belongs to it; it gets a gradient, and is updated"
+    assert causes([DENSE], "dense", "bias") == [], "nothing trains it"
+    there = Read(frozenset(), frozenset(["dense.bias"]), "act/0/dense", 3)
+    (idle,) = causes([DENSE], "dense", "bias", read=there)
+    assert idle.evidence.endswith("it is not trained") and idle.explains == (3, "act/0/dense", None)
+    (resized,) = causes([TABLE, CONV], "larger", "conv")
+    assert resized.name == "parameter_shape" and "[21, 6]" in resized.title and "[20, 6]" in resized.title
+    for read, count in ((there._replace(candidate=frozenset(["table.weight"])), 1), (there, 0)):
+        assert len(causes([TABLE, CONV], "larger", "conv", read=read)) == count
+
+
+@pytest.mark.parametrize(
+    ("gradient", "trained"), [(1e-9, False), (1.1e-9, True), (np.nan, True), (np.inf, True), (0.0, False)]
+)
+def test_what_trains_is_more_than_a_billionth_of_the_largest_gradient(evidence, gradient, trained):
+    draft, found = structure([DENSE], "dense", "bias")
+    size = np.sqrt(640.0) * gradient  # of the largest gradient, 640 ones
+    own = {"grad/dense.bias": np.array([size] + [0.0] * 9)}
+    assert bool(structural_causes(found, evidence(draft, own), None)) == trained
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"), [(0.5, "their gradients together are"), (0.7, "each of them gets a gradient")]
+)
+def test_weights_that_are_tied_in_the_reference_alone_are_told_by_their_gradients(tmp_path, factor, words):
+    draft, found = structure([TIED, CONV], "table", "head", "conv")
+    whole = np.arange(120.0).reshape(20, 6)
+    sides = (
+        trace(tmp_path / "tf", [{"grad/table": whole}], {"table": "weight"}, {}),
+        trace(
+            tmp_path / "torch", [{f"grad/{name}": factor * whole for name in ("table.weight", "head.weight")}], {}, {}
+        ),
+    )
+    (cause,) = structural_causes(found, Evidence(Join(draft.mapping(), {}, []), *sides, None, 2), None)
+    assert cause.name == "untied_weights" and cause.evidence.startswith(words)
+    assert "table.weight and head.weight" in cause.title or "head.weight and table.weight" in cause.title
+
+
 def test_the_same_variables_are_no_structure(evidence):
     draft, found = structure([DENSE], "dense")
     assert not found
