@@ -117,6 +117,8 @@ def test_a_fit_leaves_out_what_is_at_a_limit_or_in_empty_rows_and_nothing_else()
     assert fit_partly([X], np.where(X.max() == X, 1.0, 2 * X)) is None, "one element at its size"
     two = np.concatenate([np.clip(2 * X, -1.0, 1.0), np.clip(2 * Y, -0.5, 0.5)])
     assert fit_partly([np.concatenate([X, Y])], two).coefficients == pytest.approx((2.0,))
+    three = np.concatenate([two, np.clip(2 * X[::-1], -0.7, 0.7)])
+    assert fit_partly([np.concatenate([X, Y, X[::-1]])], three) is None, "of three variables in one"
     rows = 2 * X
     rows[[1, 4]] = 0.0
     found = fit_partly([X], rows)

@@ -17,12 +17,12 @@ from parity.worker.failures import SideFailed
 RANDOM = np.random.default_rng(31)
 X, Y = RANDOM.normal(size=(8, 4)), RANDOM.normal(size=(8, 3))
 WEIGHTS = {
-    "var/one": RANDOM.normal(size=(4, 5)),
+    "var/one.weight_ih": RANDOM.normal(size=(4, 5)),
     "var/two": RANDOM.normal(size=(5, 3)),
     "var/bias": RANDOM.normal(size=3),
     "var/lift": RANDOM.normal(size=5),
 }
-KINDS = {"one": "weight", "two": "weight", "bias": "weight", "lift": "weight", "moving": "statistic"}
+KINDS = {"one.weight_ih": "weight", "two": "weight", "bias": "weight", "lift": "weight", "moving": "statistic"}
 
 
 def network(
@@ -31,6 +31,7 @@ def network(
     *,
     read=lambda x: x,
     lifted=True,
+    exchanged=False,
     biased=True,
     first=np.tanh,
     factor=1.0,
@@ -40,9 +41,10 @@ def network(
 ):
     """Outputs, losses and gradients of two towers of two layers; outputs among the state are gone on from."""
     made, moved = {}, []
+    kernel = state["var/one.weight_ih"][[0, 2, 1, 3] if exchanged else slice(None)]
     for tower, rows in (("0", slice(0, 4)), ("1", slice(4, 8))):
         x, y = read(batch["feed/x"])[rows], batch["feed/y"][rows]
-        before = x @ state["var/one"]
+        before = x @ kernel
         hidden = first(before) + lifted * state["var/lift"]
         slope = 1 - np.tanh(before) ** 2 if first is np.tanh else (before > 0) * 1.0
         given = {name: state.get(f"act/{tower}/{name}") for name in ("hidden", "output")}
@@ -59,7 +61,7 @@ def network(
             f"loss/{tower}": np.asarray(half * ((output - y) ** 2).mean()),
             f"tower_grad/{tower}/two": hidden.T @ into,
             f"tower_grad/{tower}/bias": into.sum(0),
-            f"tower_grad/{tower}/one": x.T @ (behind * slope),
+            f"tower_grad/{tower}/one.weight_ih": x.T @ (behind * slope),
             f"tower_grad/{tower}/lift": behind.sum(0),
         }
         moved.append(hidden.mean(0))
@@ -219,6 +221,37 @@ def test_two_causes_of_one_output_are_told_together_where_neither_explains_it_al
     if place != ["input_scale"]:
         words = "with x times 1/2, what is left of act/0/hidden is explained: "
         assert found[0].evidence.startswith(words) and found[0].evidence.endswith("; neither explains it alone")
+
+
+@pytest.mark.parametrize("known", [[], ["input_scale"]])
+def test_a_change_of_the_batch_and_one_of_the_weights_are_made_together_where_neither_does_it_alone(tmp_path, known):
+    sides = Sides(tmp_path, read=doubled, exchanged=True)
+    first, checks = sides.first()
+    found = find_onward(first, named(*known), sides, sides.evidence, checks)
+    assert names(found) == ["input_scale", "gate_order"]
+    words = "with x times 1/2 and with the second and third quarter of one.weight_ih exchanged, the candidate gives"
+    assert found[1].evidence.startswith(words) and found[1].evidence.endswith("; neither does it alone")
+    assert found[1].explains.share == pytest.approx(1.0)
+    other = find_onward(first, named("gate_order"), sides, sides.evidence, checks)
+    assert names(other)[0] == "gate_order" and other[0].title == "gate_order it is"
+
+
+class Stale(Sides):
+    """A port that gives what the batch before makes."""
+
+    def repeat(self, step, batch, state, twice=False, cut=False, *, ahead=None):
+        given = (ahead or batch)(self.batch(step)) if twice else {"feed/x": X[::-1], "feed/y": Y[::-1]}
+        return self.traced(network(given, state(self.state(step)), **self.bugs, cut=cut))
+
+
+def test_a_port_that_keeps_a_batch_is_looked_at_further_with_each_fed_twice(tmp_path):
+    sides = Stale(tmp_path, biased=False)
+    same = lambda each: each  # noqa: E731
+    sides.candidate = sides.repeat(1, same, same)
+    sides.evidence = replace(sides.evidence, candidate=sides.candidate)
+    sides.reference.step_numbers.append(2)
+    sides.batch = lambda step: {"feed/x": X + step - 1, "feed/y": Y}
+    assert names(sides.causes()) == ["stale_batch", "bias_missing"]
 
 
 def test_ranks_that_read_other_examples_are_followed_by_the_reference(tmp_path):
