@@ -293,7 +293,7 @@ def least_squares(matrix: Array, target: Array) -> Array | None:
         lengths = np.linalg.norm(matrix, axis=0)
         scaled = matrix / lengths
     # Looked at once scaled: a column of the smallest numbers, or one of zeros, is finite before it.
-    if not (lengths.all() and is_finite(scaled) and is_finite(target)):
+    if not (is_finite(scaled) and is_finite(target)):
         return None
     # Columns are scaled to one length first, so that the cut-off of singular values, 1e-9 of the largest, means columns
     # that are parallel to nine digits: their shares cannot be told apart.

@@ -91,8 +91,7 @@ def _left_out(at: At) -> Iterator[Edit]:
             continue
         if not at.run.computes(at.number) and each.source not in at.near.right:
             continue  # what nothing is known of, of what may be anything
-        others = [other for other in at.taken if other is not each]
-        beside = [other for other in others if other.value.size > 1]
+        beside = [other for other in at.taken if other is not each]
         constants = [float(o.value.reshape(())) for o in at.taken if o.value.size == 1 and o.value.dtype.kind == "f"]
         constants += [
             float(v) for k, v in at.run.ops[at.number].attributes.items() if k == "1" and isinstance(v, float)
@@ -104,7 +103,7 @@ def _left_out(at: At) -> Iterator[Edit]:
         )
         words = f"has {at.kind} there", f"leaves {what} out"
         name = "epsilon" if dropped == "epsilon" else "op_left_out"
-        if at.kind == "div" and any(_counts(at.run, other) for other in others):
+        if at.kind == "div" and any(_counts(at.run, other) for other in beside):
             name = at.by("loss_reduction", "reduction")  # a sum for a mean
         yield from at.edit(value.reshape(at.output.shape), name, *words, dropped)
 

@@ -263,7 +263,7 @@ def test_a_sum_of_what_a_mask_keeps_that_is_not_divided_by_its_count_is_another_
     one = passed(*one, ("AddV2", [len(one) - 2, len(one) - 1], mean + further))
     other = passed(*first, ("sum", [2], squares), ("norm", [0], further), ("add", [3, 4], squares + further))
     named = cause(one, other, of_loss=True)
-    assert named.name == "loss_reduction" and "leaves div out" in named.title
+    assert named.name == "loss_reduction" and f"leaves what model.py:{5 + kept} " in named.title
 
 
 def test_nothing_is_named_where_no_one_change_explains_it():

@@ -88,6 +88,7 @@ def test_what_may_go_into_a_recurrent_layer_and_come_out_is_gathered_from_inputs
     [
         ({"a/cell/kernel": (5, 8), "a/cell/bias": (8,)}, {"a/cell", "a"}),
         ({"a/cell/kernel": (5, 1), "a/cell/bias": (1,)}, set()),
+        ({"a/cell/kernel": (5, 8), "a/cell/step": ()}, {"a/cell", "a"}),
         ({"a/cell/kernel": (3, 3, 2, 4)}, set()),
         ({"kernel": (5, 8)}, set()),
         (
@@ -99,6 +100,7 @@ def test_what_may_go_into_a_recurrent_layer_and_come_out_is_gathered_from_inputs
 def test_variables_of_one_scope_or_of_those_right_inside_may_be_a_cells(shapes, names):
     found = layers({name: normal(*shape) for name, shape in shapes.items()})
     assert {layer.name for layer in found} == names
+    assert all(value.ndim for layer in found for value in layer.variables.values()), "a counter is no weight"
 
 
 def test_each_kernel_of_a_scope_of_several_is_also_tried_alone_with_a_bias_that_fits_it():
