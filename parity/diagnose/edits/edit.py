@@ -51,7 +51,7 @@ class Near(NamedTuple):
     Fields:
       kinds: of the other side's ops.
       numbers: constants, of the other side and such as people take.
-      arrays: constants of the other side and inputs of this one, each with its name, "" of a constant.
+      arrays: inputs of this side, each with its name, and then constants of the other, with "".
       choices: numbers of ops of this side whose output may be taken in place of another.
       fed: what the other side's ops take there.
       right: numbers of ops of this side whose output the other side has too.

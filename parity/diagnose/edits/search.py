@@ -358,13 +358,8 @@ def _numbers(side: Side) -> Iterator[float]:
 
 
 def _arrays(own: Side, other: Side) -> Iterator[tuple[str, Array]]:
-    """Yields the constants that the other side has where it parts, and the inputs that this side reads anywhere."""
-    ops, start = other.passed.ops, other.start if other.start is not None else 0
-    for number in range(start, min(start + MOST_OPS_CHANGED, len(ops))):
-        for at, operand in enumerate(ops[number].operands):
-            value = other.passed.operand(number, at) if operand.op is None and ops[number].inputs else None
-            if value is not None and value.size > 1 and operand.name not in ops[number].weights:
-                yield "", value
+    """Yields the inputs that this side reads anywhere, and then the constants that the other side has where it parts."""
+    # In this order: what has a name on this side is told by that, and is no value of the other side's own.
     seen = set[str]()
     for number, op in enumerate(own.passed.ops):
         for at, operand in enumerate(op.operands):
@@ -373,6 +368,12 @@ def _arrays(own: Side, other: Side) -> Iterator[tuple[str, Array]]:
                 value = own.passed.operand(number, at)
                 if value is not None and value.size > 1:
                     yield operand.name, value
+    ops, start = other.passed.ops, other.start if other.start is not None else 0
+    for number in range(start, min(start + MOST_OPS_CHANGED, len(ops))):
+        for at, operand in enumerate(ops[number].operands):
+            value = other.passed.operand(number, at) if operand.op is None and ops[number].inputs else None
+            if value is not None and value.size > 1 and operand.name not in ops[number].weights:
+                yield "", value
 
 
 def _fed(side: Side) -> Iterator[Array]:

@@ -164,6 +164,34 @@ def test_the_change_that_makes_the_ports_numbers_is_named(reference, candidate, 
     assert "to rounding" in named.evidence
 
 
+@pytest.mark.parametrize(
+    ("made", "op", "words"),
+    [
+        (H / 0.41, ("div", [0], H / 0.41, {"1": 0.41}), "has 2.43902439 in mul"),
+        (-H, ("neg", [0], -H), "has -1 in mul"),
+        (3 * H, ("mul", [0], 3 * H, {"1": 3}), "has 3 in mul"),
+        (0.7 * H, ("mul", [0, 0.7], 0.7 * H), "has 0.7 in mul"),
+        (0.5 * H, ("unknown", [0], 0.5 * H), "has 0.5 in mul"),
+        (0.6 * H, ("unknown", [0], 0.6 * H), None),
+        (0.7 * H, ("unknown", [0], 0.7 * H, {"flag": True, "1": np.inf}), None),
+    ],
+)
+def test_numbers_of_the_other_side_their_inverses_and_usual_ones_are_tried_in_a_constants_place(made, op, words):
+    named = cause(net(("Mul", [0, 0.2], 0.2 * H)), net(op))
+    assert named is None if words is None else named.name == "scale" and f"the port {words}, where" in named.title
+
+
+def test_an_input_that_the_reference_reads_elsewhere_is_taken_in_the_place_of_another():
+    one = net(("Mul", [0, X], H * X), ("AddV2", [1, Y], H * X + Y))
+    named = cause(one, net(("mul", [0, Y], H * Y), ("add", [1, Y], H * Y + Y)))
+    assert named.name == "other_operation" and "takes c21, where the reference takes c11 for mul" in named.title
+
+
+def test_a_change_that_hardly_moves_an_output_explains_nothing():
+    tiny = 1e-10 * X
+    assert cause(net(("AddV2", [0, tiny], H + tiny)), net(("unknown", [0], H * (1 + 1e-12)))) is None
+
+
 def in_file(side, name):
     """The same pass, from another file of source."""
     return side._replace(ops=[op._replace(line=op.line._replace(file=name)) for op in side.ops])
