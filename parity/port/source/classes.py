@@ -178,7 +178,9 @@ class Classes:
         bases = [_base(group[0]) for group in groups]
         used = {"Model", *(each.name for each in self.found)}
         found: dict[int, str] = {}
-        for number in sorted(range(len(groups)), key=lambda each: len(groups[each][0].parameters.order)):
+        texts = [" ".join(self._statements(group[0])) for group in groups]
+        order = [(len(group[0].parameters.order), "stride=" in text) for group, text in zip(groups, texts, strict=True)]
+        for number in sorted(range(len(groups)), key=order.__getitem__):
             own = [each.attribute for each in groups[number][0].parameters.order]
             others = [
                 [each.attribute for each in groups[other][0].parameters.order]
@@ -189,7 +191,7 @@ class Classes:
             extra = [each for each in own if others and all(each not in attributes for attributes in others)]
             if name in used and extra:
                 name = f"{base}With{camel(extra[0])}"
-            if name in used and "stride=" in " ".join(self._statements(groups[number][0])):
+            if name in used and "stride=" in texts[number]:
                 name = f"Strided{base}"
             if name in used:
                 own_name = camel(groups[number][0].attribute)
@@ -216,7 +218,8 @@ def _base(block: Block) -> str:
     frame = block.cited
     own = frame.function if frame is not None else ""
     if not own or own.startswith("__") or own in ("build", "call", "forward", "inference", "main"):
-        own = re.sub(r"[\d_]+$", "", block.attribute) or "block"
+        own = re.sub(r"(_\d+)+$", "", block.attribute)
+        own = own if re.search(r"_v\d+$", own) else re.sub(r"[\d_]+$", "", own) or "block"
     return camel(own) or "Block"
 
 

@@ -27,6 +27,8 @@ def input_names(graph: RecordedGraph, reader: Reader) -> dict[str, str]:
     wished: dict[str, str] = {}
     for tensor, name in fed:
         own, _, number = tensor.partition(":")
+        # What a tower takes of a placeholder goes by the placeholder's name: it is called as that is.
+        own, number = (name, "") if name in nodes else (own, number)
         if own in nodes and _is_left_to_tensorflow(nodes[own]["op"], name):
             wished[name] = _wished(graph, nodes[own], int(number or 0))
     taken = {name for _, name in fed} | set(NAMES_OF_PORTS)
