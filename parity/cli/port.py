@@ -19,6 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-prove", dest="prove", action="store_false", help="write only: the port says that it is UNPROVEN"
     )
     parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="write plain torch where it has what is nearly the same, and say what differs",
+    )
+    parser.add_argument(
         "--timeout",
         type=seconds,
         default=300.0,
@@ -36,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.port.prove import left_of_program, prove, write_port
     from parity.port.source.program import port_of
 
-    port = port_of(arguments.trace)
+    port = port_of(arguments.trace, arguments.plain)
     # Before it is proven: should that be stopped, the port is there and says that it is unproven.
     write_port(port, arguments.out, None, arguments.trace)
     proof = None
@@ -47,6 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"wrote {path}")
         if difference:
             print(f"the file beside it was edited and stays as it is; the difference:\n{difference}")
+    for sentence in port.plainly:
+        print(sentence)
     for each in port.missing:
         where = f"{each.where}: " if each.where else ""
         print(f"{where}{each.what} {each.why}. Write it by hand.", file=sys.stderr)

@@ -214,6 +214,7 @@ def docstring(port: Port, proof: Result | None) -> str:
         *_verdict(port, proof),
         *(trained(port, proof) if proof is not None and proof.verdict == "same" else []),
         *port.assumed,
+        *port.plainly,
         *_unjudged(port),
         "Not in here: what fills the inputs, evaluation.",
         "",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from parity.port.source.code import ATOM, Code, array, identifier
+from parity.port.source.plain import Plain
 from parity.port.tower.regions import Frame
 from parity.trace.arrays import Array
 
@@ -87,6 +88,7 @@ class Parameters:
       own: the variables that there are, of all in `shapes`; empty for all.
       is_whole: whether all that it will hold is known.
       no_blocks: variables of what is to be no block.
+      in_plain_torch: how what is written in plain torch differs; None where like_tf stands where it has to.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -100,6 +102,7 @@ class Parameters:
     own: frozenset[str] = frozenset()
     is_whole: bool = False
     no_blocks: frozenset[frozenset[str]] = frozenset()
+    in_plain_torch: Plain | None = None
     order: "list[Layer | Block]" = field(default_factory=list)
     _taken: set[str] = field(default_factory=lambda: set(OF_EVERY_MODULE.split()))
 
@@ -114,7 +117,7 @@ class Parameters:
 
     def inside(self, variables: frozenset[str]) -> "Parameters":
         """Returns what a block holds that has some of the variables."""
-        return Parameters(self.shapes, self.kinds, own=variables)
+        return Parameters(self.shapes, self.kinds, own=variables, in_plain_torch=self.in_plain_torch)
 
     def short(self, variable: str) -> str:
         """Returns the name of a variable without the scope that all of them have."""

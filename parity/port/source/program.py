@@ -28,6 +28,7 @@ from parity.port.source.ops import (  # noqa: F401  they fill the tables of writ
     reshaping,
 )
 from parity.port.source.parameters import Parameters
+from parity.port.source.plain import Plain
 from parity.port.source.writer import Refused
 from parity.port.tower.reader import Reader
 from parity.port.tower.regions import Frame
@@ -72,6 +73,7 @@ class Port(NamedTuple):
       graph: of the script.
       inputs: by recorded name of an input, what it is called, where that is another name.
       assumed: sentences on what holds of the recorded steps, and need not of others.
+      plainly: sentences on how what is in plain torch differs from the script; none where like_tf stands.
     """
 
     script: str
@@ -86,17 +88,19 @@ class Port(NamedTuple):
     graph: RecordedGraph
     inputs: Mapping[str, str]
     assumed: Sequence[str] = ()
+    plainly: Sequence[str] = ()
 
     def source(self, docstring: str) -> str:
         """Returns the whole source."""
         return f'"""{in_docstring(docstring)}"""\n\n{self.body}'
 
 
-def port_of(directory: Path) -> Port:
+def port_of(directory: Path, in_plain_torch: bool = False) -> Port:
     """Returns the port of a recorded script.
 
     Args:
       directory: a trace as `parity record` leaves it.
+      in_plain_torch: whether like_tf is left out where torch has what is nearly the same.
 
     Raises:
       PortError: it lacks something, or its towers differ.
@@ -107,15 +111,19 @@ def port_of(directory: Path) -> Port:
     names, shapes = names_of(graph), shapes_of(trace, graph)
     readers = [Reader(graph, part, shapes) for part in parts]
     names = replace(names, inputs={name: own for each in readers for name, own in input_names(graph, each).items()})
-    parameters, written = _written(trace, readers, parts, names)
+    plain = Plain() if in_plain_torch else None
+    parameters, written = _written(trace, readers, parts, names, plain)
     trainings = [
         training_of(Recorded(part, graph, reader, parameters, names, len(parts) > 1))
         for reader, part in zip(readers, parts, strict=True)
     ]
+    for each in trainings if plain is not None else ():
+        each.blocks = plain.optimizers(each.blocks) if plain is not None else each.blocks
+    body = _body(parameters, written, trainings)
     refused = [each for one in written for each in one.refused]
     return Port(
         Path(str(trace.facts.get("script", "a recorded script"))).name,
-        _body(parameters, written, trainings),
+        body,
         _mapping(parameters, names.inputs),
         parts,
         sum(one.ops for one in written),
@@ -128,6 +136,7 @@ def port_of(directory: Path) -> Port:
         graph,
         names.inputs,
         [*_assumed(written)],
+        plain.sentences(body) if plain is not None else [],
     )
 
 
@@ -160,7 +169,7 @@ def _as_written(value: Array) -> object:
 
 
 def _written(
-    trace: Trace, readers: Sequence[Reader], parts: Sequence[Part], names: Names
+    trace: Trace, readers: Sequence[Reader], parts: Sequence[Part], names: Names, plain: Plain | None
 ) -> tuple[Parameters, list[Written]]:
     """Writes all parts; once more without a block where that turns out to be none."""
     no_blocks: set[frozenset[str]] = set()
@@ -169,6 +178,7 @@ def _written(
             {name: tuple(entry["shape"]) for name, entry in trace.variables.items()},
             {name: "stat" if entry["kind"] == "statistic" else "var" for name, entry in trace.variables.items()},
             no_blocks=frozenset(no_blocks),
+            in_plain_torch=plain,
         )
         try:
             return parameters, [

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from parity.port.source.code import Code, call, infix, number
+from parity.port.source.code import Code, call, infix, method, number
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Writer, writes
 from parity.port.tower.ops import Op
@@ -27,8 +27,9 @@ def _weight_decay(writer: Writer, op: Op) -> Code:
     names = [each.op.name for each in op.inputs[computed:]]
     writer.assign(op.inputs[:computed])
     factor = writer.code(op.inputs[0]) if computed else number(op.attributes["factor"])
+    plainly = writer.parameters.in_plain_torch is not None
     if len(names) == 1:
-        return _times(factor, call("like_tf.l2_loss", writer.parameters.whole(names[0], writer.owner)))
+        return _times(factor, half_squared_norm(writer.parameters.whole(names[0], writer.owner), plainly))
     decay = writer.new_name("decay")
     written = _by_rule(names, writer.parameters, writer.owner)
     if not written:
@@ -38,8 +39,15 @@ def _weight_decay(writer: Writer, op: Op) -> Code:
             decayed = writer.new_name("decayed")
             writer.statements.append(f"{decayed} = [{', '.join(listed)}]")
             written = f"weight in {decayed}"
-    writer.statements.append(f"{decay} = sum(like_tf.l2_loss(weight) for {written})")
+    writer.statements.append(f"{decay} = sum({half_squared_norm(Code('weight'), plainly).text} for {written})")
     return _times(factor, Code(decay))
+
+
+def half_squared_norm(of: Code, plainly: bool) -> Code:
+    """Returns half the squared norm of a tensor, in torch's own words or like_tf's."""
+    if not plainly:
+        return call("like_tf.l2_loss", of)
+    return infix(method(method(of, "square"), "sum"), "/", Code("2"))
 
 
 def _times(factor: Code, norm: Code) -> Code:

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from parity.port.source.code import ATOM, Code, call, number
+from parity.port.source.code import ATOM, Code, call, infix, number
 from parity.port.source.parameters import BUFFERS
+from parity.port.source.plain import ROUNDED_DECAY, SAME, UNBIASED, UNDEBIASED
 from parity.port.source.writer import Writer, writes
 from parity.port.tower.layers import (
     BATCH_NORM,
@@ -21,6 +22,8 @@ from parity.port.tower.ops import Op
 from parity.trace.as_written import as_written
 
 OWN_OF_NORMS = {"weight": ("weight", "identity"), "bias": ("bias", "identity")}
+OWN_STATISTICS = {"mean": ("running_mean", "identity"), "variance": ("running_var", "identity")}
+OF_LRN = {"bias": 1.0, "alpha": 1.0, "beta": 0.5}  # what TensorFlow takes where nothing is said
 LEAST_RAISED_EPSILON = 1.001e-5  # like_tf raises a smaller epsilon to it, as fused_batch_norm of TensorFlow 1.15 does
 
 
@@ -65,7 +68,7 @@ def space(op: Op, name: str) -> tuple[int, ...]:
     found = tuple(int(each) for each in op.attributes.get(name) or ())
     if not found:
         return (1,) * (len(op.inputs[0].shape) - 2)
-    ends = len(found) // len(op.inputs[0].shape)  # numbers of an axis: of explicit paddings there are two
+    ends = 2 if name == "explicit_paddings" else 1  # numbers of an axis
     return found[2 * ends :] if is_channels_first(op) else found[ends:-ends]
 
 
@@ -117,10 +120,18 @@ def _convolution(writer: Writer, op: Op) -> Code | None:
         "bias": None if op.attributes["bias"] else False,
     }
     package = "nn"
+    margins_in_front: tuple[int, ...] = ()
     if op.attributes["padding"] == "SAME":
         widths = [(length - 1) * dilation for length, dilation in zip(kernel, dilations, strict=True)]
         if set(strides) == {1} and not any(width % 2 for width in widths):
             named["padding"] = unless([width // 2 for width in widths], 0)
+        elif writer.parameters.in_plain_torch is not None:
+            writer.parameters.in_plain_torch.differs(SAME)
+            margins = same_margins(op, kernel, strides, dilations)
+            if margins[::2] == margins[1::2]:
+                named["padding"] = unless(margins[::2], 0)
+            else:
+                margins_in_front = margins
         else:
             package, named["padding"] = "like_tf", '"same"'
     elif op.attributes["padding"] == "EXPLICIT":
@@ -131,17 +142,41 @@ def _convolution(writer: Writer, op: Op) -> Code | None:
     elif op.attributes["padding"] != "VALID":
         return None
     made = call(f"{package}.Conv{dimensions}d", str(before), str(after), short(kernel), **named)
-    general = _general_convolutions(op, made, named, (str(before), str(after), short(kernel)))
+    sizes = str(before), str(after), short(kernel)
+    general = _general_convolutions(op, made, named, sizes, writer.parameters.in_plain_torch is None)
     transform = {"Conv2d": "hwio_to_oihw", "DepthwiseConv2d": "hwcm_to_depthwise", "Conv3d": "dhwio_to_oidhw"}[op.kind]
     own = {"weight": ("weight", transform), "bias": ("bias", "identity")}
-    return _layer(writer, op, made.text, own, image(writer, op), general)
+    taken = padded(image(writer, op), margins_in_front) if margins_in_front else image(writer, op)
+    return _layer(writer, op, made.text, own, taken, general)
 
 
-def _general_convolutions(op: Op, made: Code, named: Mapping[str, Any], sizes: Sequence[str]) -> list[str]:
+def same_margins(
+    op: Op, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int] | None = None
+) -> tuple[int, ...]:
+    """Returns what TensorFlow's SAME puts before and behind each axis of space, in the recorded sizes."""
+    shape = op.inputs[0].shape
+    sizes = shape[2:] if is_channels_first(op) else shape[1:-1]
+    found: list[int] = []
+    for size, length, stride, dilation in zip(sizes, kernel, strides, dilations or [1] * len(sizes), strict=True):
+        width = _padding(size, (length - 1) * dilation + 1, stride)
+        found += [width // 2, width - width // 2]
+    return tuple(found)
+
+
+def padded(code: Code, margins: Sequence[int], value: str | None = None) -> Code:
+    """Returns a tensor with margins, given axis by axis, around its axes of space."""
+    pairs = [margins[place : place + 2] for place in range(0, len(margins), 2)]
+    flat = tuple(width for pair in reversed(pairs) for width in pair)  # torch begins with the last axis
+    return call("F.pad", code, str(flat), value=value)
+
+
+def _general_convolutions(
+    op: Op, made: Code, named: Mapping[str, Any], sizes: Sequence[str], with_like_tf: bool
+) -> list[str]:
     """What a convolution has in common with others that move in other strides, or are padded by other widths."""
     kind, strides = made.text.partition("(")[0].rpartition(".")[2], short(space(op, "strides"))
     found = []
-    if op.attributes["padding"] != "EXPLICIT":
+    if op.attributes["padding"] != "EXPLICIT" and with_like_tf:
         same = '"same"' if op.attributes["padding"] == "SAME" else None
         found.append(call(f"like_tf.{kind}", *sizes, **{**named, "stride": strides, "padding": same}).text)
     if made.text.startswith("nn."):
@@ -208,12 +243,21 @@ def _batch_norm(writer: Writer, op: Op) -> Code:
         fused_epsilon_floor="0.0" if known["fused"] and known["eps"] < LEAST_RAISED_EPSILON else None,
         zero_debias=_zero_debias(known),
     )
+    plain = writer.parameters.in_plain_torch
+    if plain is not None and _has_trained_weights(writer, op):
+        plain.differs(ROUNDED_DECAY)
+        if not known["fused"]:
+            plain.differs(UNBIASED)
+        if known.get("mean_biased"):
+            plain.differs(UNDEBIASED)
+        name, momentum = f"nn.BatchNorm{2 if images else 1}d", repr(round(1 - known["decay"], 12))
+        made = call(name, str(channels), eps=repr(known["eps"]), momentum=momentum)
+        return _layer(writer, op, made.text, {**OWN_OF_NORMS, **OWN_STATISTICS}, taken)
     own = {
         **OWN_OF_NORMS,
-        "mean": ("running_mean", "identity"),
+        **OWN_STATISTICS,
         "mean_biased": ("running_mean_biased", "identity"),
         "mean_step": ("running_mean_local_step", "identity"),
-        "variance": ("running_var", "identity"),
         "variance_biased": ("running_var_biased", "identity"),
         "variance_step": ("running_var_local_step", "identity"),
     }
@@ -283,12 +327,32 @@ def _pool(writer: Writer, op: Op) -> Code:
     x = op.inputs[0]
     sizes = x.shape[2:] if is_channels_first(op) else x.shape[1:-1]
     name = "max_pool" if op.kind == "MaxPool" else "avg_pool"
+    if writer.parameters.in_plain_torch is not None and op.attributes["padding"] == "SAME":
+        writer.assign([x])  # what is padded takes room of its own
     code = image(writer, op)
     if op.attributes["padding"] == "SAME" and any(_padding(*each) for each in zip(sizes, kernel, strides, strict=True)):
+        if writer.parameters.in_plain_torch is not None:
+            return _plainly_pooled(writer, op, name, (code, kernel, strides))
         stride = None if strides == kernel else short(strides)
         return call(f"like_tf.{name}", code, short(kernel), stride=stride, padding='"SAME"')
     arguments = [short(kernel)] + ([] if strides == kernel else [short(strides)])
     return call(f"F.{name}2d", code, *arguments)
+
+
+def _plainly_pooled(writer: Writer, op: Op, name: str, window: tuple[Code, tuple[int, ...], tuple[int, ...]]) -> Code:
+    """A pooling of what is padded by numbers; an average does not count what it is padded with."""
+    assert writer.parameters.in_plain_torch is not None
+    writer.parameters.in_plain_torch.differs(SAME)
+    code, kernel, strides = window
+    margins = same_margins(op, kernel, strides)
+    sizes = [short(kernel), short(strides)]
+    if margins[::2] == margins[1::2]:
+        counted = False if name == "avg_pool" else None
+        return call(f"F.{name}2d", code, *sizes, padding=short(margins[::2]), count_include_pad=counted)
+    if name == "max_pool":
+        return call("F.max_pool2d", padded(code, margins, 'float("-inf")'), *sizes)
+    counts = call("F.avg_pool2d", padded(call("torch.ones_like", code), margins), *sizes)
+    return infix(call("F.avg_pool2d", padded(code, margins), *sizes), "/", counts)
 
 
 def _padding(size: int, kernel: int, stride: int) -> int:
@@ -304,6 +368,11 @@ def _local_response_norm(writer: Writer, op: Op) -> Code:
         if name in op.attributes
     }
     radius = int(op.attributes.get("depth_radius", 5))
+    if writer.parameters.in_plain_torch is not None:
+        width = 2 * radius + 1  # by which torch divides alpha
+        known = {name: float(as_written(np.float32(op.attributes.get(name, usual)))) for name, usual in OF_LRN.items()}
+        arguments = {"alpha": repr(known["alpha"] * width), "beta": repr(known["beta"]), "k": repr(known["bias"])}
+        return call("F.local_response_norm", image(writer, op), str(width), **arguments)
     return call("like_tf.local_response_normalization", image(writer, op), depth_radius=radius, **named)
 
 

@@ -1,6 +1,8 @@
 """How losses are written, and the draws and candidates that they take."""
 
 from parity.port.source.code import ATOM, Code, call, infix, method
+from parity.port.source.ops.decay import half_squared_norm
+from parity.port.source.plain import LABELS
 from parity.port.source.writer import Writer, scalar, writes
 from parity.port.tower.ops import CONST, VARIABLE, Op
 from parity.port.tower.simplify import HITS
@@ -8,10 +10,10 @@ from parity.port.tower.simplify import HITS
 
 @writes("L2Loss")
 def _l2_loss(writer: Writer, op: Op) -> Code:
-    taken = op.inputs[0]
+    taken, plainly = op.inputs[0], writer.parameters.in_plain_torch is not None
     if taken.kind == VARIABLE:
-        return call("like_tf.l2_loss", writer.parameters.whole(taken.op.name, writer.owner))
-    return call("like_tf.l2_loss", writer.as_it_is(taken))
+        return half_squared_norm(writer.parameters.whole(taken.op.name, writer.owner), plainly)
+    return half_squared_norm(writer.as_it_is(taken), plainly)
 
 
 @writes("SparseSoftmaxCrossEntropyWithLogits")
@@ -39,6 +41,9 @@ def _mean_cross_entropy(writer: Writer, op: Op) -> Code:
 @writes("SoftmaxCrossEntropyWithLogits")
 def _cross_entropy(writer: Writer, op: Op) -> Code:
     logits, labels = op.inputs
+    if writer.parameters.in_plain_torch is not None and len(logits.shape) == 2:
+        writer.parameters.in_plain_torch.differs(LABELS)
+        return call("F.cross_entropy", writer.code(logits), writer.code(labels), reduction='"none"')
     return call("like_tf.softmax_cross_entropy_with_logits", writer.code(labels), writer.code(logits))
 
 
