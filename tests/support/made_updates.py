@@ -12,6 +12,10 @@ def momentum(g, s, w, lr=0.1, keep=0.9, take=1.0, nesterov=False, decay=0.0, dec
     return lr * (keep * s["momentum"] + g if nesterov else s["momentum"]) + decoupled * lr * w
 
 
+def descent(g, s, w, lr=0.1):
+    return lr * g
+
+
 def twice(g, s, w, lr=0.1, keep=0.9):
     return momentum(g, s, w, lr, keep) + momentum(g, s, w, lr, keep)
 
@@ -54,6 +58,7 @@ def ftrl(g, s, w, lr=0.1, power=-0.5, l1=0.0, l2=0.0, shrinkage=0.0):
 
 
 SLOTS = {
+    descent: [],
     momentum: ["momentum"],
     twice: ["momentum"],
     adam: ["m", "v"],
@@ -63,6 +68,7 @@ SLOTS = {
     ftrl: ["accum", "linear"],
 }
 FACTS = {
+    descent: {},
     momentum: {},
     adam: {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-4},
     rmsprop: {"decay": 0.9, "momentum": 0.5, "epsilon": 1e-3},
@@ -119,3 +125,26 @@ def made(rule, reference, noise=0.0, only=None, given=None, **settings):
 def before(reference):
     kept = ("var/", "state/", *(f"slot/{slot}/" for slot in SLOTS[reference]))
     return [{text: value for text, value in state.items() if text.startswith(kept)} for state in states()]
+
+
+# What an optimizer may be given in place of the gradients.
+
+
+def times(factor):
+    return lambda gradients: {name: factor * value for name, value in gradients.items()}
+
+
+def of_norm(limit):
+    """Clips to a global norm that all gradients are longer than."""
+
+    def clipped(gradients):
+        size = np.sqrt(sum((value**2).sum() for value in gradients.values()))
+        return {name: value * limit / size for name, value in gradients.items()}
+
+    return clipped
+
+
+def to_value(limit, of_table=None):
+    """Clips by value, the table to a limit of its own."""
+    limits = dict.fromkeys(SHAPES, limit) | {"table": of_table or limit}
+    return lambda gradients: {name: np.clip(value, -limits[name], limits[name]) for name, value in gradients.items()}

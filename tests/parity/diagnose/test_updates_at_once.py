@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from support.made_steps import evidence_between
-from support.made_updates import FACTS, KINDS, SHAPES, adam, before, made, momentum
+from support.made_updates import FACTS, KINDS, adam, before, made, momentum, of_norm, times, to_value
 
 from parity.diagnose.detectors.updates.model import updates_at_once
 
@@ -25,26 +25,6 @@ def assert_says(found, *expected):
     for (_, text), (_, *words) in zip(found, expected, strict=True):
         for each in words:
             assert each in text
-
-
-def times(factor):
-    return lambda gradients: {name: factor * value for name, value in gradients.items()}
-
-
-def of_norm(limit):
-    """Clips to a global norm that all gradients are longer than."""
-
-    def clipped(gradients):
-        size = np.sqrt(sum((value**2).sum() for value in gradients.values()))
-        return {name: value * limit / size for name, value in gradients.items()}
-
-    return clipped
-
-
-def to_value(limit, of_table=None):
-    """Clips by value, the table to a limit of its own."""
-    limits = dict.fromkeys(SHAPES, limit) | {"table": of_table or limit}
-    return lambda gradients: {name: np.clip(value, -limits[name], limits[name]) for name, value in gradients.items()}
 
 
 SLOT = (
