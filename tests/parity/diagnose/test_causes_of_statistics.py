@@ -80,6 +80,7 @@ def test_a_count_is_a_whole_number_that_the_batch_may_have(tmp_path):
     for count, is_named in ((2, True), (1.4, False)):
         other = moved(**{VARIANCE: count / (count - 1) * BATCH[VARIANCE]})
         assert (says(tmp_path / f"of {count}", batch_norm_statistics, VARIANCE, moved(), other) is not None) == is_named
+    other = moved(**{VARIANCE: 31 / 30 * BATCH[VARIANCE]})
     single = {"feed/0/x": np.zeros((1, 1)), "feed/1/x": np.zeros((1, 1))}
     assert says(tmp_path / "single", batch_norm_statistics, VARIANCE, moved() | single, other | single) is not None
 
@@ -167,18 +168,18 @@ def test_averages_are_stale_at_every_step_that_tells_or_at_none(tmp_path):
 def evaluated(plain, averaged):
     """Two outputs, evaluated with the weights and with the averages in their place."""
     found = {"eval/loss": plain[0], "eval/logits": plain[1]}
-    found |= {"eval/averages/loss": averaged[0], "eval/averages/logits": averaged[1]}
+    found |= {"eval/ema/loss": averaged[0], "eval/ema/logits": averaged[1]}
     return {name: np.array(value) for name, value in found.items()}
 
 
 def test_averages_that_no_evaluation_uses_are_told(tmp_path):
     one = evaluated((1.0, [1.0, 2.0]), (2.0, [3.0, 4.0]))
     never, once = evaluated((1.0, [1.0, 2.0]), (1.0, [1.0, 2.0])), evaluated((1.0, [1.0, 2.0]), (1.0, [3.0, 4.0]))
-    text = says(tmp_path / "never", averages_not_used, "eval/averages/loss", one, never, {})
+    text = says(tmp_path / "never", averages_not_used, "eval/ema/loss", one, never, {})
     assert "2 outputs of the candidate are what they are with the weights themselves" in text
-    assert says(tmp_path / "once", averages_not_used, "eval/averages/loss", one, once, {}) is None
+    assert says(tmp_path / "once", averages_not_used, "eval/ema/loss", one, once, {}) is None
     assert says(tmp_path / "plain", averages_not_used, "eval/loss", one, never, {}) is None
-    assert says(tmp_path / "same", averages_not_used, "eval/averages/loss", never, once, {}) is None
+    assert says(tmp_path / "same", averages_not_used, "eval/ema/loss", never, once, {}) is None
     handed = evaluated((1.0, [1.0, 2.0]), (2.0, [1.0, 2.0]))  # an output that hangs on no weight
-    text = says(tmp_path / "handed", averages_not_used, "eval/averages/loss", handed, never, {})
+    text = says(tmp_path / "handed", averages_not_used, "eval/ema/loss", handed, never, {})
     assert "1 outputs of the candidate" in text
