@@ -1,5 +1,7 @@
 """Which mutants do not count, for no test can tell them from what was there: by these rules, and by no other."""
 
+import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -34,8 +36,22 @@ def listed() -> list[dict[str, str]]:
 
 
 def is_equivalent(mutant: Mutant) -> bool:
-    """Returns whether a mutant is listed."""
-    return any(
+    """Returns whether a mutant is listed, or takes an assertion of ours away."""
+    return _is_assertion(mutant) or any(
         mutant.path == entry["path"] and all(getattr(mutant.site, name) == entry[name] for name in PLACE)
         for entry in listed()
     )
+
+
+# "strict=True" stands where two lists are of one length by construction: an assertion, and like `assert` not changed. Users'
+# mistakes raise an error of their own before.
+def _is_assertion(mutant: Mutant) -> bool:
+    site = mutant.site
+    if site.kind == "constant" and site.before == "True":
+        return re.search(r"\bstrict=True\b", site.source) is not None and site.source.count("True") == 1
+    if site.kind != "argument" or not site.before.startswith("zip("):
+        return False
+    call = ast.parse(site.before, mode="eval").body
+    assert isinstance(call, ast.Call)
+    kept = [keyword for keyword in call.keywords if keyword.arg != "strict"]
+    return len(kept) < len(call.keywords) and f"({ast.unparse(ast.Call(call.func, call.args, kept))})" == site.after

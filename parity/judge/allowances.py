@@ -97,14 +97,12 @@ def function(pair: MeasuredPair) -> Allowed:
 def function_in_float32(pair: MeasuredPair) -> Allowed:
     """Level 1 in lockstep where the reference's float64 run is float32 inside, as of everything in `tf.losses`.
 
-        64 * (2**-29 * (eT + eP) + 4 * u64 * dT) + 3 * (eT + eP + 2 * u32 * dT)
+        3 * (eT + eP + 2 * u32 * dT)
 
-    What level 2 allows, by the sum of both sides' errors, comes in place of `stored`.
+    What level 2 allows, by the sum of both sides' errors: 10^7 times what float64 would round.
     """
     lost = sum(pair.rounding)
-    rough = FLOAT32_LIMIT * (lost + 2 * UNIT32 * pair.moved)
-    limit = FUNCTION_LIMIT * (FLOAT32_TO_64 * lost + 4 * UNIT64 * pair.moved) + rough
-    return _foretold(pair, Allowed(limit, lost / UNIT32 + pair.moved))
+    return _foretold(pair, Allowed(FLOAT32_LIMIT * (lost + 2 * UNIT32 * pair.moved), lost / UNIT32 + pair.moved))
 
 
 def _last_bit(pair: MeasuredPair) -> float:
@@ -143,13 +141,13 @@ def free_running(steps: Sequence[int], ulp: float, lockstep: Sequence[Check]) ->
         # Invariant: `spread` holds the largest distance of the steps judged so far; pairs come in the order of the
         # steps.
         # A replica that has left the finite numbers does not say how far rounding carries: it allows nothing more.
-        further = max(pair.rounding, default=0.0)
+        further = sum(pair.rounding)  # one number, or none where it is not finite
         spread[pair.text] = max(spread.get(pair.text, 0.0), further if isfinite(further) else 0.0)
         # The floor is for tensors that an ulp of the weights does not reach: no replica moves them, which would allow
         # 0.
         carried = max(amplification[pair.step] * spread[pair.text], FREE_FLOOR * pair.size)
         limit = alone.get((pair.step, pair.text), 0.0) + FUNCTION_LIMIT * carried
-        return Allowed(limit, max(limit / (FUNCTION_LIMIT * UNIT64), pair.size))
+        return Allowed(limit, limit / (FUNCTION_LIMIT * UNIT64))
 
     return allowance
 
@@ -281,7 +279,7 @@ def mixed(dtype: str, loss_scale: Callable[[MeasuredPair], float]) -> Allowance:
         # loss.
         tiny = TINIEST[dtype] * float(np.sqrt(pair.elements)) / loss_scale(pair)
         limit = MIXED_LIMIT * (predicted + 2 * unit * pair.moved + tiny) + 2 * unit * kept
-        return Allowed(limit, max(limit / (MIXED_LIMIT * unit), pair.moved))
+        return Allowed(limit, limit / (MIXED_LIMIT * unit))
 
     return allowance
 

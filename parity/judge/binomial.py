@@ -15,7 +15,7 @@ def rate_interval(found: int, tried: int) -> tuple[float, float]:
     """
     # Of 0 in 20 the interval is 0 to 16.8%; 5 or more of 9 then happen in 0.94% of verdicts at most.
     low = 0.0 if found == 0 else _solved(lambda rate: at_least(found, tried, rate) - 0.025)
-    high = 1.0 if found == tried else _solved(lambda rate: at_least(found + 1, tried, rate) - 0.975)
+    high = _solved(lambda rate: at_least(found + 1, tried, rate) - 0.975)
     return low, high
 
 

@@ -98,22 +98,12 @@ def _squares(groups: list[Array]) -> list[Array]:
     # One room for all differences: a new array for each group would not be in the cache yet.
     apart = _room(size, first.dtype)
     wide, tall = apart[:, None, :], apart[:, :, None]
-    own = first, first[:, :, None, :], first[:, :, :, None], found[0]
-    subtract, multiply = np.subtract, np.matmul
-    if len(groups) == 2:
-        for piece, row, column, square, other, of_other in zip(*own, groups[1], found[1], strict=True):
-            subtract(piece, other, apart)
-            multiply(wide, tall, of_other)
-            multiply(row, column, square)
-    else:
-        for piece, row, column, square, other, of_other, before, of_before in zip(
-            *own, groups[1], found[1], groups[2], found[2], strict=True
-        ):
-            subtract(piece, other, apart)
-            multiply(wide, tall, of_other)
-            subtract(piece, before, apart)
-            multiply(wide, tall, of_before)
-            multiply(row, column, square)
+    rows, columns = first[:, :, None, :], first[:, :, :, None]
+    for place, piece in enumerate(first):
+        for others, squares in zip(groups[1:], found[1:], strict=True):
+            np.subtract(piece, others[place], apart)
+            np.matmul(wide, tall, squares[place])
+        np.matmul(rows[place], columns[place], found[0][place])
     return found
 
 

@@ -178,7 +178,10 @@ def allow(run: str, found: Check | MeasuredPair, allowance: Allowance) -> Check:
     if isinstance(found, Check):
         return found
     limit, scale, beyond, note = allowance(found)
-    same = found.difference <= limit  # NaN is not
+    # Every difference is within an infinite limit, as of an update from a state that is not finite: that proves nothing.
+    if not np.isfinite(limit):
+        beyond, note = "incomparable", "what rounding does to it is not finite"
+    same = found.difference <= limit < np.inf  # NaN is not
     # What rounding cannot be foretold for is "incomparable" beyond its limit, never "same".
     verdict: Verdict = "same" if same else beyond
     known = (found.difference, limit, scale, found.size, "" if same else note, found.constant)
@@ -200,9 +203,9 @@ def first_beyond(run: str, pairs: Iterable[TensorPair], allowance: Allowance) ->
 
 def _numbers(pair: TensorPair, norms: Norms) -> MeasuredPair:
     # Here and not before: eT and eP take two more files to be read, which a pair that is decided by its shape spares.
-    asked = () if pair.rounding is no_rounding else tuple(pair.rounding())
+    asked = pair.rounding()
     # A run that was not finite foretells nothing; the others still do, and only where none does is it unknown.
-    rounding = tuple(each for each in asked if each is not None) if asked else ()
+    rounding = tuple(each for each in asked if each is not None)
     one = pair.reference
     # u of the reference; the precheck has refused pairs of two float types.
     unit = unit_roundoff(one.dtype) if one.dtype.kind == "f" else 0.0
@@ -271,8 +274,6 @@ def precheck(run: str, pair: TensorPair) -> Check | None:
         # TensorFlow holds the step count as int64 and the rate as float32, torch as Python numbers: one type for both.
         rounded = (np.asarray(np.float32(value)) for value in (one, other))
         return exact_check(run, pair.step, pair.text, *rounded)
-    if one.shape == other.shape and one.dtype == other.dtype:
-        return None
     kinds = one.dtype.kind, other.dtype.kind
     if one.shape != other.shape:
         note = f"shape {other.shape} where {one.shape} is expected"
@@ -289,8 +290,6 @@ def check_finite(run: str, pair: TensorPair) -> Check | None:
 
     On one side only, or at another place, that is different; at the same places on both sides incomparable.
     """
-    if pair.reference.dtype.kind != "f":
-        return None
     one, other = np.isfinite(pair.reference), np.isfinite(pair.candidate)
     if one.all() and other.all():
         return None
@@ -307,9 +306,7 @@ def exact_check(run: str, step: int, text: str, reference: Array, candidate: Arr
     """Returns the check of what must be equal bit for bit: feeds, integers, counters."""
     equal = np.array_equal(reference, candidate)
     # Integers beyond 2^53 may round here: the difference is only shown, `equal` has decided.
-    apart = np.asarray(reference, dtype=np.float64) - np.asarray(candidate, dtype=np.float64)
-    difference = 0.0 if equal else float(np.sqrt(np.sum(np.square(apart))))
-    size = float(np.sqrt(np.sum(np.square(np.asarray(reference, dtype=np.float64)))))
+    difference, size = 0.0 if equal else distance(reference, candidate), norm(reference)
     return Check(run, step, text, "same" if equal else "different", difference, 0.0, size, size)
 
 

@@ -9,7 +9,7 @@ from parity.trace import TensorFile, Trace, parse_key
 
 RANKS_APART = "the ranks hold different weights: some gradient or update is not shared between them"
 # As sides come to differ: what an optimizer begins with decides all behind it, and a free run follows from lockstep.
-RUN_ORDER = {"fresh": 0, "init": 1, "lockstep": 2, "free": 3, "train": 4}
+RUN_ORDER = ("fresh", "init", "lockstep", "free", "train")
 BETWEEN_TRACES = "{judged:,} tensors; at most {highest:.2g} of the tolerance, {scale:.1g} of the scale"
 
 
@@ -71,7 +71,7 @@ def first_difference(
     """
     # Also what cannot be compared: behind a missing tensor all else may follow from that.
     found = [check for check in checks if check.verdict in ("different", "incomparable")]
-    return shown(join, min(found, key=lambda each: RUN_ORDER[each.run]), traces) if found else None
+    return shown(join, min(found, key=lambda each: RUN_ORDER.index(each.run)), traces) if found else None
 
 
 def shown(join: Join | None, check: Check, traces: Mapping[str, tuple[Trace, Trace]]) -> FirstDifference:

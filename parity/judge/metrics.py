@@ -61,9 +61,11 @@ def distance(one: Array, other: Array) -> float:
             piece = slice(begin, begin + BLOCK)
             # Block by block, so that the difference of two large arrays is never in memory as a whole.
             total += _square(np.subtract(first[piece], second[piece], dtype=np.float64))
-    if SAFE[0] < total < SAFE[1]:
-        return math.sqrt(total)
-    return _scaled_norm(np.subtract(first, second, dtype=np.float64))
+        return (
+            math.sqrt(total)
+            if SAFE[0] < total < SAFE[1]
+            else _scaled_norm(np.subtract(first, second, dtype=np.float64))
+        )
 
 
 def is_finite(array: Array) -> bool:

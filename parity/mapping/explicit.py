@@ -85,7 +85,7 @@ def _missing_blocks(used: list[Block]) -> list[str]:
 
 def unknown(name: str, side: str, known: Map[str, Variable]) -> str:
     """Returns the problem of a name that a side does not have, with the nearest that it has."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, known)
     return f"{name}: expected a variable of the {side}, got none of this name" + (
         f"; did you mean {near[0]!r}?" if near else ""
     )

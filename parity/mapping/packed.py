@@ -131,11 +131,11 @@ def lstm_bias(forget_bias: float = 1.0) -> Transform:
         return (ordered, ordered) if linear else (ordered, added)
 
     def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
-        added = constant(arrays[0])
+        added = constant(_of_one_shape("lstm_bias", arrays)[0])
         # Off the frozen term, where it is exact, and not off the sum: b + (1 - 1) keeps b, (b + 1) - 1 loses its last
         # bits.
         of_value = arrays if linear else (arrays[0], arrays[1] - added)
-        return swap_gates(_total("lstm_bias", of_value, linear))
+        return swap_gates(_total(of_value, linear))
 
     return Transform(f"lstm_bias({forget_bias})", 2, True, forward, backward)
 
@@ -147,7 +147,9 @@ def sum_of_two() -> Transform:
     def forward(array: Array, linear: bool) -> tuple[Array, ...]:
         return (array, array if linear else np.zeros_like(array))
 
-    return Transform("sum", 2, True, forward, lambda arrays, shape, linear: _total("sum", arrays, linear))
+    return Transform(
+        "sum", 2, True, forward, lambda arrays, shape, linear: _total(_of_one_shape("sum", arrays), linear)
+    )
 
 
 def swap_gates(array: Array) -> Array:
@@ -157,9 +159,13 @@ def swap_gates(array: Array) -> Array:
     return np.concatenate([first, third, second, fourth])
 
 
-def _total(text: str, arrays: tuple[Array, ...], linear: bool) -> Array:
+def _of_one_shape(text: str, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
     if any(array.shape != arrays[0].shape for array in arrays):
         raise misfit(text, f"{arrays[0].shape} of every part", arrays[-1].shape)
+    return arrays
+
+
+def _total(arrays: tuple[Array, ...], linear: bool) -> Array:
     if len(arrays) == 1:
         return arrays[0]
     # Half of twice a number is that number exactly, so gradients that agree come back unrounded.

@@ -193,7 +193,7 @@ def _named(tower: str, values: Mapping[int, Any]) -> Dict[str, Any]:
 
 def reshaped(value: Optional[Any], shape: Sequence[int]) -> Optional[Any]:
     """Returns an array in another shape, None where there is none or it is of another size."""
-    return value.reshape(shape) if value is not None and value.size == np.prod(shape, dtype=int) else None
+    return value.reshape(shape) if value is not None and value.size == np.prod(shape) else None
 
 
 def _operands(taken: Optional[Sequence[Any]], laid_out: Optional[Sequence[Any]]) -> Tuple[Operand, ...]:

@@ -171,7 +171,7 @@ def encode(tensors: Mapping[str, Any]) -> List[Buffer]:
         end = offset + array.nbytes
         header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [offset, end]}
         # The array's own memory, no copy: a step may be as large as what the process has left.
-        buffers.append(array.reshape(-1).view(np.uint8).data if array.nbytes else b"")
+        buffers.append(array.ravel().view(np.uint8).data)
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode("utf-8")
     text += b" " * (-len(text) % 8)  # so that the values begin at a multiple of 8, aligned for every dtype
@@ -355,7 +355,7 @@ def _header_of(path: str) -> Tuple[Dict[str, Entry], int]:
 
 def _array(flat: Array, dtype: str, shape: Tuple[int, ...]) -> Array:
     # flat: (bytes,) uint8. `begin` may be no multiple of the item's size in others' files: numpy reads that too.
-    array = flat.view(NUMPY_OF[dtype]).reshape(shape) if flat.size else np.zeros(shape, NUMPY_OF[dtype])
+    array = flat.view(NUMPY_OF[dtype]).reshape(shape)
     if dtype == "BF16":  # the lower half of a float32 that a bfloat16 is widened to is zero, so nothing is rounded
         array = (array.astype(np.uint32) << 16).view(np.float32)
     return array

@@ -244,6 +244,27 @@ def test_what_does_not_count_is_listed_by_a_rule_with_a_reason_and_is_a_change_o
         assert not equivalent.is_equivalent(draw.Mutant("trace", entry["path"], same[0]._replace(after="0")))
 
 
+@pytest.mark.parametrize(
+    ("line", "kind", "after", "equivalent"),
+    [
+        ("for a, b in zip(one, other, strict=True): f(a)", "constant", "(False)", True),
+        ("for a, b in zip(one, other, strict=True): f(a)", "argument", "(zip(one, other))", True),
+        ("for a, b in zip(one, other, strict=True): f(a)", "argument", "(zip(one, strict=True))", False),
+        ("f(one, strict=True, other=True)", "constant", "(False)", False),
+        ("f(one, strict=True)", "argument", "(f(one))", False),
+        ("f(zip(one), exact=True)", "constant", "(False)", False),
+    ],
+)
+def test_that_lists_are_of_one_length_is_an_assertion_of_ours(tools, line, kind, after, equivalent):
+    from mutation.equivalent import is_equivalent
+
+    _, draw, _, sites = tools
+    places = [
+        site for site in sites.sites_of(f"def g(one, other):\n    {line}\n") if (site.kind, site.after) == (kind, after)
+    ]
+    assert places and {is_equivalent(draw.Mutant("judge", "g.py", site)) for site in places} == {equivalent}
+
+
 @pytest.mark.parametrize("line", ['rule = "same value"', 'rule = "minor"\nreason = "hardly seen"'])
 def test_a_change_without_a_reason_or_by_another_rule_is_not_taken_for_one_that_does_not_count(
     tools, tmp_path, monkeypatch, line

@@ -61,8 +61,8 @@ def judge_initial_slots(
         for name in join.candidates(key):
             if name not in candidate:
                 continue
-            # (2,): smallest and largest element, float32 as TensorFlow holds initial values.
-            one, other = np.array(reference[text], np.float32), np.array(candidate[name], np.float32)
+            # (2,): smallest and largest element; TensorFlow's are float32, which is within what is allowed.
+            one, other = np.array(reference[text]), np.array(candidate[name])
             difference, size = float(np.abs(one - other).max()), float(np.abs(one).max())
             note = f"starts at {_span(candidate[name])} where the reference's starts at {_span(reference[text])}"
             # Nothing was updated yet, so that the size stands for the update.

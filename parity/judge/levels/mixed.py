@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.judge import allowances
-from parity.judge.judge import MeasuredPair, Missing, Norms, TensorPair, allow, measure, missing
-from parity.judge.metrics import distance, is_finite, norm
+from parity.judge.judge import MeasuredPair, Missing, TensorPair, judge, missing
+from parity.judge.metrics import distance, norm
 from parity.judge.result import Check
 from parity.trace import EXECUTION_RANK, GRADIENTS, LOSS_SCALE, SKIPPED, UPDATED, TensorFile, Trace, parse_key
 
@@ -46,7 +46,7 @@ def judge_mixed(halves: Halves) -> list[Check]:
     What comes of a gradient that overflowed is not judged: the step is skipped, which `judge_scale` looks at.
     """
     allowance = allowances.mixed(halves.dtype, partial(_loss_scale, halves))
-    return [allow("lockstep", found, allowance) for found in measure("lockstep", _pairs(halves), _norms)]
+    return judge("lockstep", _pairs(halves), allowance)
 
 
 def _pairs(halves: Halves) -> Iterator[TensorPair | Missing]:
@@ -69,16 +69,6 @@ def _pairs(halves: Halves) -> Iterator[TensorPair | Missing]:
                 start = before.read(text) if key.quantity in UPDATED and text in before else None
                 pair = TensorPair(step, key, text, full.read(text), mixed.read(text), start)
                 yield pair._replace(rounding=partial(_rounding, halves, pair))
-
-
-def _norms(pair: TensorPair) -> Norms | None:
-    one, other = pair.reference, pair.candidate
-    # An overflow that no step was skipped for: `check_finite` says on which side.
-    if not (is_finite(one) and is_finite(other)):
-        return None
-    # Both in the port's own names and layouts: nothing is carried over here.
-    update = one if pair.before is None else one - pair.before
-    return Norms(norm(one), distance(one, other), norm(update))
 
 
 def _rounding(halves: Halves, pair: TensorPair) -> list[float | None]:
@@ -109,7 +99,8 @@ def judge_scale(halves: Halves) -> list[Check]:
 
     Both runs are judged, and that a skipped step leaves weights and slots to the bit as they were.
     """
-    if not all(LOSS_SCALE in trace.step(step) for trace in (halves.mixed, halves.free) for step in _few(trace)):
+    # Both runs are of one port at one level: the first step of the one tells whether it scales its loss.
+    if LOSS_SCALE not in halves.mixed.step(halves.mixed.step_numbers[0]):
         return []
     checks: list[Check] = []
     for run, trace in (("lockstep", halves.mixed), ("free", halves.free)):
@@ -187,7 +178,3 @@ def _in_order(file: TensorFile) -> list[str]:
         return rank, -number if parse_key(text).quantity in GRADIENTS else number
 
     return sorted(names, key=order)
-
-
-def _few(trace: Trace) -> list[int]:
-    return list(trace.step_numbers)[:1]

@@ -121,19 +121,15 @@ def apart(join: Join, spots: Sequence[Spot], one: Trace, other: Trace, candidate
     starts = one.init(), other.init()
     # (spots,): infinite until measured, so that what cannot be read stands beyond any limit.
     found = np.full(len(spots), np.inf)
-    files: tuple[TensorFile, TensorFile] | None = None
-    step = -1
+    files = {step: (one.step(step), other.step(step)) for step in {spot.step for spot in spots}}
     for place, spot in enumerate(spots):
-        # Spots come step by step: each file is opened once.
-        if spot.step != step or files is None:
-            step, files = spot.step, (one.step(spot.step), other.step(spot.step))
         if spot.refused:
             continue
         key = parse_key(spot.key)
         # Each from its own start, for a perturbed run begins an ulp away.
         values = [
             _moved(join, key, spot.key, start, file, of_candidate)
-            for start, file, of_candidate in zip(starts, files, candidates, strict=True)
+            for start, file, of_candidate in zip(starts, files[spot.step], candidates, strict=True)
         ]
         if values[0] is None or values[1] is None or values[0].shape != values[1].shape:
             continue

@@ -132,6 +132,7 @@ def test_a_median_is_outside_where_more_than_half_of_the_runs_are():
     assert most_of(3, 0.5) == pytest.approx(0.5)
     assert most_of(9, 0.1) == pytest.approx(sum(at_least(k, 9, 0.1) - at_least(k + 1, 9, 0.1) for k in range(5, 10)))
     assert at_least(0, 4, 0.3) == pytest.approx(1.0)
+    assert all(at_least(0, tried, rate / 10) <= 1.0 for tried in (1, 5, 20, 100) for rate in range(1, 10))
 
 
 @pytest.mark.parametrize(("uneven", "shards"), [("sizes", [3, 2, 2]), ("drop", [2, 2, 2, 1]), ("refuse", [2, 2, 2, 1])])

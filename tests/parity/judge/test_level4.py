@@ -9,9 +9,9 @@ from torch_ddp.amp.loss_scaler import LossScaler
 SEED = 7
 
 
-@pytest.mark.parametrize("rate", [0.0, 1e-4, 1e-2, 0.5])
+@pytest.mark.parametrize("rate", [0.0, 1e-4, 1e-2, 0.5])  # without overflow the scale reaches its largest value
 def test_the_scales_are_those_of_amp(rate):
-    overflows = np.random.default_rng(SEED).random(12_000) < rate
+    overflows = np.random.default_rng(SEED).random(20_000) < rate
     scaler, found = LossScaler(), []
     for overflowed in overflows:
         found.append(scaler.loss_scale)
@@ -82,6 +82,31 @@ def test_the_loss_scale_and_what_a_skipped_step_leaves_are_judged_in_the_free_ru
         ("free", 1, "state/loss_scale"): "65536 where Apex's rule gives 32768",
         ("free", 0, "var/w"): "a skipped step moved it",
     }
+
+
+def test_a_gradient_of_which_one_element_overflows_has_the_step_skipped(tmp_path):
+    overflow = {"state__skipped": 1.0, "state__loss_scale": 65536.0, "grad__w": np.array([1.0, 1.0, np.inf, 1.0])}
+    found = judge_scale(halves(tmp_path, {"a": {}}, {"a": overflow}))
+    assert found and {check.verdict for check in found} == {"same"}
+
+
+def test_a_slot_that_the_first_step_makes_is_none_that_a_skipped_step_moves(tmp_path):
+    skipped = {"state__skipped": 1.0, "state__loss_scale": 65536.0, "grad__w": np.full(4, np.inf)}
+    found = judge_scale(halves(tmp_path, {"a": {}}, {"a": {**skipped, "slot__m__w": np.ones(4)}}))
+    assert [check.key for check in found if check.key.startswith(("slot", "var"))] == ["var/w"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "verdict", "note"),
+    [
+        (1.0, np.inf, "different", "values that are not finite in the candidate"),
+        (np.nan, 1.0, "different", "values that are not finite in the reference"),
+        (np.inf, np.inf, "incomparable", "1 of 1 values are not finite, on both sides"),
+    ],
+)
+def test_what_is_not_finite_though_no_step_was_skipped_is_told_by_its_side(tmp_path, one, other, verdict, note):
+    found = judge_mixed(halves(tmp_path, {"a": {"loss__0": one}}, {"a": {"loss__0": other}}))
+    assert [(check.verdict, check.note) for check in found if check.key == "loss/0"] == [(verdict, note)]
 
 
 def test_a_constant_loss_scale_is_no_matter_of_the_rule(tmp_path):

@@ -12,11 +12,15 @@ from parity.judge.levels.trajectory import (
     judge_trajectory,
     spots_of,
     spread_of,
+    stray_of_candidate,
+    strays,
 )
 from parity.judge.output_layouts import usual_layout
 from parity.judge.port_values import Written, judge_own_values
 from parity.judge.result import Check, Level
 from parity.judge.tensor_details import losses_of
+from parity.mapping import Mapping, Pair, parse_transform
+from parity.mapping.trace_map import Join
 from parity.trace import jumps
 
 
@@ -170,3 +174,61 @@ def test_losses_are_means_over_towers_of_the_free_run_first(tmp_path):
     assert np.isnan(found.candidate[0])
     assert losses_of(level, {"lockstep": (one, one)}).candidate == [4.0]
     assert losses_of(level, {}) is None and losses_of(Level("function", "same", ""), {"free": (one, one)}) is None
+
+
+def test_the_candidates_way_is_measured_in_the_references_layout_and_in_float64(tmp_path):
+    join = Join(Mapping([Pair("w", ("fc.weight",), parse_transform("transpose"), "", (1, 2))]), {}, ["m"])
+    reference = trace(tmp_path / "r", {"var/w": singles([3.0, 4.0])}, init={"var/w": singles([0.0, 0.0])})
+    candidate = trace(
+        tmp_path / "c",
+        {"var/fc.weight": singles([3.0], [4.0])},
+        init={"var/fc.weight": singles([2.0**-30], [2.0**-30])},
+    )
+    spots = [Spot(0, "var/w", 5.0, 0.0, None)]
+    told = apart(join, spots, reference, candidate, (False, True))
+    assert told.tolist() == [pytest.approx(2.0**-29.5, rel=1e-12)]
+    assert apart(join, spots, candidate, reference, (True, False)).tolist() == told.tolist()
+    assert apart(join, spots, reference, reference, (False, False)).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("lacking", [{}, {"var/w": singles(1.0)}])
+def test_what_a_run_of_the_candidate_lacks_is_infinitely_far(tmp_path, lacking):
+    start = {"var/w": singles(0.0, 0.0)}
+    whole = trace(tmp_path / "r", {"var/w": singles(3.0, 4.0), "loss/0": singles(1.0)}, init=start)
+    other = trace(tmp_path / "c", {**lacking, "loss/0": singles(1.5)}, init=start)
+    spots = [Spot(0, "var/w", 5.0, 0.0, None), Spot(0, "loss/0", 1.0, 0.0, None)]
+    assert apart(JOIN, spots, whole, other, (False, True)).tolist() == [np.inf, 0.5]
+
+
+def test_spots_of_several_steps_are_each_read_in_their_own(tmp_path):
+    runs = [trace(tmp_path / str(n), *({"loss/0": singles(n * step)} for step in (1.0, 2.0, 3.0))) for n in (0, 1)]
+    spots = [Spot(step, "loss/0", 1.0, 0.0, None) for step in (0, 2, 2, 1)]
+    assert apart(JOIN, spots, *runs, (False, True)).tolist() == [1.0, 3.0, 3.0, 2.0]
+
+
+def test_each_spot_has_a_spread_and_a_stray_of_its_own():
+    spots = [
+        Spot(0, key, 1.0, 0.0, refused, True)
+        for key, refused in (("var/w", None), ("var/b", Check("free", 0, "var/b", "different")))
+    ]
+    spots.append(Spot(0, "loss/0", 1.0, 0.0, None))
+    runs = np.array([[1.0, 1.0, 4.0], [7.0, 1.0, 4.0]])
+    made = Trajectories(spots, runs, 8 * runs, 2 * runs, 0 * runs)
+    assert spread_of(made).tolist() == [5.0, 1.0, 4.0]
+    assert strays(made, made.held_out).tolist() == [8.0, 56 / 5]
+    assert stray_of_candidate(made) == 2.0
+    assert [check.constant for check in judge_trajectory(made)] == [True, False, False]
+    refused = [spot._replace(refused=spots[1].refused) for spot in spots]
+    assert strays(made._replace(spots=refused), made.held_out).tolist() == [0.0, 0.0]
+
+
+def test_without_runs_held_out_nothing_is_known_of_false_alarms():
+    alarms = false_alarms(followed(0.0, held_out=[]))
+    assert (alarms.outside, alarms.runs, alarms.low, alarms.high) == (0, 0, 0.0, 1.0)
+    assert (alarms.of_verdict, alarms.of_verdict_at_most) == (1.0, 1.0)
+
+
+def test_a_start_that_neither_side_has_anything_in_is_the_same():
+    zero = Written("stat/mean", ("mean",), "buffer", doubles(0.0, 0.0), doubles(0.0, 0.0))
+    assert judge_own_values([zero])[0].verdict == "same"
+    assert judge_own_values([zero._replace(own=doubles(0.0, 1.0))])[0].verdict == "different"

@@ -129,3 +129,67 @@ def test_every_step_is_skipped_only_where_all_are(tmp_path):
     skipped, made = {"state/skipped": np.array(1.0)}, {"state/skipped": np.array(0.0)}
     assert all_skipped(trace(tmp_path / "a", skipped, skipped))
     assert not all_skipped(trace(tmp_path / "b", skipped, made)) and not all_skipped(trace(tmp_path / "c", {}))
+
+
+def test_what_a_draw_moves_counts_from_the_weights_that_it_starts_from(tmp_path):
+    start, rounded = {"var/w": doubles(2.0, 0.0)}, {"var/w": doubles(2.0, 0.25)}
+    moved = [
+        trace(tmp_path / name, {"var/w": each["var/w"] + [1.0, 0.125]}) for name, each in (("f", start), ("d", rounded))
+    ]
+    states = [trace(tmp_path / name, each) for name, each in (("s", start), ("t", rounded))]
+    further = trace(tmp_path / "g", {"var/w": rounded["var/w"] + [1.0, 0.625]})
+    for draws, predicted in (([(moved[1], states[1])], 0.0), ([(further, states[1]), (moved[1], states[1])], 0.5)):
+        [check] = judge_mixed(Halves(moved[0], moved[0], moved[0], draws, states[0], "float16", "O1"))
+        size = float(np.hypot(1.0, 0.125))
+        assert check.allowed == pytest.approx(4 * (predicted + 2 * 2.0**-11 * size + 2.0**-25 * 2**0.5), rel=1e-12)
+
+
+def test_tensors_are_judged_in_the_order_in_which_a_step_computes_them(tmp_path):
+    names = ["grad/a", "grad/b", "var/a", "var/b", "act/0/a", "act/0/b", "loss/0"]
+    full = trace(tmp_path / "full", {name: doubles(1.0, 2.0) for name in names})
+    found = judge_mixed(Halves(full, full, full, [], full, "float16", "O1"))
+    assert [check.key for check in found] == ["act/0/a", "act/0/b", "loss/0", "grad/b", "grad/a", "var/a", "var/b"]
+
+
+def test_what_is_not_judged_of_a_skipped_step_is_off_by_nothing(tmp_path):
+    states = {"state/skipped": np.array(1.0), "state/loss_scale": np.array(65536.0)}
+    full, mixed = (trace(tmp_path / n, {"grad/w": doubles(v), **states}) for n, v in (("full", 1.0), ("mixed", np.inf)))
+    [check] = judge_mixed(Halves(full, mixed, mixed, [], full, "float16", "O1"))
+    assert (check.verdict, check.difference) == ("not_run", 0.0) and "the gradients overflowed" in check.note
+
+
+@pytest.mark.parametrize(
+    ("gradients", "scale", "skipped", "wrong"),
+    [
+        ({"grad/a": doubles(1.0), "grad/b": doubles(np.inf)}, 65536.0, 1.0, {}),
+        ({"grad/a": doubles(np.nan), "grad/b": doubles(1.0)}, 65536.0, 1.0, {}),
+        ({"grad/a": doubles(1.0)}, 65536.0, 0.0, {}),
+        (
+            {"grad/a": doubles(1.0)},
+            32768.0,
+            0.0,
+            {"state/loss_scale": ("32768 where Apex's rule gives 65536", 32768.0)},
+        ),
+        ({"grad/a": doubles(1.0)}, 65536.0, 1.0, {"state/skipped": ("1 where Apex's rule gives 0", 1.0)}),
+        ({"grad/a": doubles(np.inf)}, 65536.0, 0.0, {"state/skipped": ("0 where Apex's rule gives 1", 1.0)}),
+    ],
+)
+def test_a_step_is_skipped_where_a_gradient_overflows_and_nowhere_else(tmp_path, gradients, scale, skipped, wrong):
+    state = {"state/loss_scale": np.array(scale), "state/skipped": np.array(skipped)}
+    mixed = trace(tmp_path / "mixed", {**gradients, **state})
+    found = judge_scale(Halves(mixed, mixed, mixed, [], mixed, "float16", "O1"))
+    told = {check.key: (check.note, check.difference) for check in found if check.verdict == "different"}
+    assert told == wrong and len(found) == 4
+    assert {(check.allowed, check.note) for check in found if check.verdict == "same"} == {(0.0, "")}
+
+
+def test_how_far_a_skipped_step_moved_a_weight_is_told(tmp_path):
+    state = {"state/skipped": np.array(1.0), "state/loss_scale": np.array(65536.0), "grad/w": doubles(np.inf)}
+    free = trace(
+        tmp_path / "f",
+        {**state, "var/w": doubles(1.5), "var/b": doubles(1.0)},
+        init={"var/w": doubles(1.0), "var/b": doubles(1.0)},
+    )
+    found = judge_scale(Halves(free, free, free, [], free, "float16", "O1"))
+    told = {check.key: (check.verdict, check.difference, check.note) for check in found if check.key.startswith("var")}
+    assert told == {"var/w": ("different", 0.5, "a skipped step moved it"), "var/b": ("same", 0.0, "")}

@@ -91,6 +91,8 @@ def singles(*values):
         (singles(1, 2), singles(1, np.nan), "different"),
         (singles(1, np.nan), singles(1, 2), "different"),
         (singles(1, np.nan), singles(1, np.nan), "incomparable"),
+        (singles(1, 2), singles(1, np.inf), "different"),
+        (singles(1, np.inf), singles(1, np.inf), "incomparable"),
         (singles(1, 2), singles(1, 2, 3), "different"),
         (singles(1, 2), np.array([1.0, 2.0]), "different"),
         (singles(1, 2), np.array([1, 2]), "different"),
@@ -124,9 +126,20 @@ def test_what_one_side_alone_has_feeds_and_counters(tmp_path):
     }
 
 
-def test_a_start_that_is_not_finite_leaves_no_limit_and_no_verdict_of_its_own(tmp_path):
-    check = judged(tmp_path, "var/w", init={"var/w": [np.inf, 0.0]})(1.0)
-    assert (check.difference, check.size) == (1.0, 3.0)
+@pytest.mark.parametrize("off", [0.0, 1.0, 1e30])
+def test_an_update_from_a_start_that_is_not_finite_proves_nothing(tmp_path, off):
+    check = judged(tmp_path, "var/w", init={"var/w": [np.inf, 0.0]})(off)
+    assert (check.verdict, check.size) == ("incomparable", 3.0)
+    assert check.difference == np.float32(off) and check.note == "what rounding does to it is not finite"
+
+
+@pytest.mark.parametrize(("one", "other"), [(2.0, np.inf), (np.inf, 2.0), (2.0, np.nan), (np.nan, 2.0)])
+def test_what_is_not_finite_after_an_update_on_one_side_is_different(tmp_path, one, other):
+    starts = {"var/w": singles(1, 1)}
+    sides = [trace(tmp_path / n, {"var/w": singles(1, v)}, init=starts) for n, v in (("r", one), ("c", other))]
+    [check] = judge_plain(JOIN, *sides, [0])
+    whose = "the candidate" if np.isfinite(one) else "the reference"
+    assert (check.verdict, check.note) == ("different", f"values that are not finite in {whose}")
 
 
 @pytest.mark.parametrize("key", ["var/w", "stat/w"])
@@ -142,3 +155,31 @@ def test_starts_are_apart_beyond_what_a_first_step_is_allowed(tmp_path, key, dty
 def test_only_weights_and_statistics_start_apart(tmp_path):
     sides = [trace(tmp_path / name, init={"slot/m/w": singles(value, 1)}) for name, value in (("r", 1), ("c", 2))]
     assert starts_apart(JOIN, *sides) == []
+
+
+def test_where_no_gradient_is_anything_but_zero_nothing_is_set_aside(tmp_path):
+    beside = {"grad/w": np.zeros(2, np.float32)}
+    assert judged(tmp_path, "var/w", beside=beside)(1.0).verdict == "different"
+
+
+def test_each_step_is_told_once_it_is_judged(tmp_path):
+    told = []
+    sides = [trace(tmp_path / name, *[{"loss/0": singles(1, 2)}] * 3) for name in "rc"]
+    found = judge_plain(JOIN, *sides, [0, 2], told.append)
+    assert told == [1, 2] and [check.step for check in found] == [0, 2]
+
+
+@pytest.mark.parametrize("start", [None, [2.0, 2.0], [np.inf, 2.0]])
+def test_a_tensor_of_one_number_is_told_as_constant(tmp_path, start):
+    init = {} if start is None else {"var/w": np.array(start, np.float32)}
+    for number, values in enumerate(([3, 3], [3, 4])):
+        sides = [trace(tmp_path / f"{name}{number}", {"var/w": singles(*values)}, init=init) for name in "rc"]
+        assert [check.constant for check in judge_plain(JOIN, *sides, [0])] == [number == 0]
+
+
+def test_weights_of_two_types_start_apart_by_what_the_coarser_one_rounds(tmp_path):
+    sides = [
+        trace(tmp_path / np.dtype(dtype).name, init={"var/w": np.array([3.0, off], dtype)})
+        for dtype, off in ((np.float32, 0.0), (np.float64, 1e-6))
+    ]
+    assert starts_apart(JOIN, *sides) == starts_apart(JOIN, *sides[::-1]) == []

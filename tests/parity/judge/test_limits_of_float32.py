@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from made_pairs import JOIN, assert_limit, lockstep, trace
 
-from parity.judge.levels.float32 import Accuracy, judge_accuracy, judge_float32
+from parity.judge.levels.float32 import Accuracy, judge_accuracy, judge_float32, spread_kinds
+from parity.judge.levels.function import Lockstep
 from parity.mapping import Mapping, Pair, parse_transform
 from parity.mapping.trace_map import Join
 
@@ -149,3 +150,96 @@ def test_the_accuracy_of_activations_is_their_distance_from_float64_over_their_s
 
 def test_without_draws_nothing_is_known_of_accuracy(tmp_path):
     assert accuracy(tmp_path, (0.0, 1.0)) == Accuracy(0.0, 0.0, ())
+
+
+def test_a_draw_need_not_have_every_step_and_every_tensor(tmp_path):
+    steps = [{"grad/w": doubles(3.0, 0.0)}] * 2
+    sides = {name: trace(tmp_path / name, *steps) for name in ("a", "b", "c", "d", "e")}
+    draws = [
+        trace(tmp_path / "short", {"grad/w": doubles(3.0, 1.0)}),
+        trace(tmp_path / "other", {"grad/b": doubles(1.0)}),
+    ]
+    found = judge_float32(JOIN, Lockstep(*sides.values()), draws, [0, 1])
+    assert [check.allowed for check in found] == pytest.approx([3 * (1.0 + 2 * UNIT * 3.0), 3 * 2 * UNIT * 3.0])
+
+
+def test_what_the_ports_own_step_does_not_show_is_not_judged(tmp_path):
+    found = lockstep(tmp_path, {"clip/w": doubles(1.0, 2.0)}, {}, candidate_facts={"unobserved": ["clip"]})
+    assert [check.verdict for check in judge_float32(JOIN, found, [], [0])] == ["not_run"]
+
+
+@pytest.mark.parametrize(
+    ("exact", "rough", "forward"),
+    [
+        ({"loss/0": doubles(2.0)}, {"loss/0": singles(2.5)}, 0.25),
+        ({"loss/0": doubles(0.5)}, {"loss/0": singles(0.25)}, 0.5),
+        (
+            {"loss/0": doubles(2.0), "act/0/zeros": doubles(0.0)},
+            {"loss/0": singles(2.5), "act/0/zeros": singles(1.0)},
+            0.25,
+        ),
+        (
+            {"loss/0": doubles(2.0), "act/0/ids": np.array([1])},
+            {"loss/0": singles(2.5), "act/0/ids": np.array([9])},
+            0.25,
+        ),
+        ({"loss/0": doubles(2.0)}, {"loss/0": singles(2.5), "act/0/out": singles(9.0)}, 0.25),
+        (
+            {"loss/0": doubles(2.0), "act/0/out": doubles(1.0)},
+            {"loss/0": singles(2.5), "act/0/out": singles(9, 9)},
+            0.25,
+        ),
+        ({"loss/0": doubles(np.inf)}, {"loss/0": singles(1.0)}, 0.0),
+        (
+            {"loss/0": doubles(2.0), "act/0/out": doubles(1.0)},
+            {"loss/0": singles(2.5), "act/0/out": singles(np.inf)},
+            0.0,
+        ),
+        ({"metric/acc": doubles(2.0)}, {"metric/acc": singles(1.0)}, 0.0),
+    ],
+)
+def test_the_accuracy_of_the_forward_pass_is_that_of_its_finite_float_outputs_and_losses(
+    tmp_path, exact, rough, forward
+):
+    gradient = {"grad/w": singles(3.0, 0.0)}
+    found = lockstep(tmp_path, gradient, {**gradient, **exact}, gradient, {**gradient, **rough})
+    draws = [trace(tmp_path / "draw", gradient)]
+    assert judge_accuracy(JOIN, found, draws, []) == Accuracy(0.0, 0.0, (0,), forward)
+
+
+@pytest.mark.parametrize(
+    "gradients",
+    [
+        {"one64": doubles(0.0, 0.0)},
+        {"one": singles(np.inf, 0.0)},
+        {"one64": doubles(np.nan, 0.0)},
+        {"other": singles(np.nan, 0.0)},
+        {"other64": doubles(np.inf, 0.0)},
+        {"other": singles(3.0), "other64": doubles(3.0)},
+        {"other": None},
+        {"other64": None},
+    ],
+)
+def test_a_gradient_that_is_zero_or_not_finite_or_not_there_tells_no_accuracy(tmp_path, gradients):
+    told = {
+        "one": singles(3.0, 0.0),
+        "one64": doubles(3.0, 1.0),
+        "other": singles(3.0, 0.0),
+        "other64": doubles(3.0, 1.0),
+    }
+    made = [{} if each is None else {"grad/w": each} for each in {**told, **gradients}.values()]
+    found = lockstep(tmp_path, made[1], made[3], made[0], made[2])
+    draws = [trace(tmp_path / "draw", {"grad/w": singles(3.0, 0.0)})]
+    assert judge_accuracy(JOIN, found, draws, [trace(tmp_path / "none", {})]) == Accuracy(0.0, 0.0, ())
+
+
+def test_a_draw_of_the_candidate_that_lacks_a_gradient_tells_nothing_of_it(tmp_path):
+    whole = [{"grad/w": singles(3.0, 0.0)}, {"grad/w": doubles(3.0, 2.0**-14)}]
+    found = lockstep(tmp_path, whole[1], whole[1], whole[0], whole[0])
+    draws = [[trace(tmp_path / "draw", whole[0])], [trace(tmp_path / "none", {})]]
+    floor = 2 * UNIT * 3.0
+    assert judge_accuracy(JOIN, found, *draws).reference == pytest.approx(2.0**-14 / (2.0**-14 + floor))
+
+
+def test_draws_are_counted_by_their_kind():
+    assert spread_kinds({"one-ulp": [None, None], "sample-order": [None]}) == "2 one-ulp, 1 sample-order"

@@ -119,8 +119,8 @@ def test_what_cannot_be_measured_is_told(tmp_path, one, other, verdict, note):
 def test_what_the_candidate_has_beyond_the_reference_cannot_be_compared(tmp_path):
     one = {"grad/w": doubles(1.0, 2.0)}
     found = judge_lockstep(JOIN, lockstep(tmp_path, one, {**one, "grad/b": doubles(1.0, 1.0)}), [0])
-    told = {check.key: (check.verdict, check.note) for check in found}
-    assert told == {"grad/b": ("incomparable", "the reference has no such tensor"), "grad/w": ("same", "")}
+    told = {check.key: (check.verdict, check.note, check.difference) for check in found}
+    assert told == {"grad/b": ("incomparable", "the reference has no such tensor", 0.0), "grad/w": ("same", "", 0.0)}
 
 
 def test_what_the_ports_own_step_does_not_show_is_not_judged(tmp_path):
@@ -245,3 +245,34 @@ def test_a_spread_that_was_measured_is_read_under_the_optimizers_name_or_under_n
     spread = MeasuredSpread(trace(tmp_path, measured, ulp=2.0**-40), "section/a/")
     assert [spread.at(0, text, doubles(1.0)) for text in ("var/w", "loss/0", "grad/w")] == [0.5, 0.25, 0.0]
     assert spread.ulp == 2.0**-40
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "note"),
+    [
+        ([0.5, 0.5], [1.0, 1.0], "starts at 1 where the reference's starts at 0.5"),
+        ([0.0, 4.0], [0.0, 0.1], "starts at 0 to 0.1 where the reference's starts at 0 to 4"),
+        ([0.1, 0.1], [np.float32(0.1)] * 2, ""),
+    ],
+)
+def test_a_slot_that_starts_elsewhere_is_told_by_its_range(one, other, note):
+    [check] = judge_initial_slots(JOIN, {"slot/m/w": one}, {"slot/m/w": other})
+    assert (check.note, check.step, check.run, check.key) == (note, 0, "fresh", "slot/m/w")
+
+
+def test_what_a_loaded_state_is_and_lacks_belongs_to_no_step_but_the_start(tmp_path):
+    reference = trace(tmp_path / "r", init={"var/w": doubles(3.0, 0.0), "var/b": doubles(1.0, 1.0)})
+    candidate = trace(tmp_path / "c", init={"var/w": doubles(3.0, 0.0)})
+    found = judge_init(JOIN, reference.init(), candidate.init())
+    assert {(check.key, check.step) for check in found} == {("var/w", 0), ("var/b", 0)}
+
+
+@pytest.mark.parametrize(("facts", "verdict"), [({}, "incomparable"), ({"unobserved": ["clip"]}, "not_run")])
+def test_what_a_free_run_of_the_candidate_lacks_is_told(tmp_path, facts, verdict):
+    tensors = {"grad/w": doubles(3.0, 0.0)}
+    one, other = (
+        trace(tmp_path / "r", {**tensors, "clip/w": doubles(1.0, 1.0)}),
+        trace(tmp_path / "c", tensors, **facts),
+    )
+    found = judge_free(JOIN, one, other, MadeSpread([0.0]))
+    assert {check.key: check.verdict for check in found} == {"clip/w": verdict, "grad/w": "same"}

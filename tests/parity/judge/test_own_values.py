@@ -165,3 +165,50 @@ def test_a_frozen_constant_is_judged_before_the_mapping_writes_it(tf2_sides, tmp
     assert any("more (constant of sum, its own start judged first)" in note for note in result.notes)
     if verdict == "different":
         assert (result.first_difference.check.run, result.first_difference.check.key) == ("fresh", "var/dense/bias")
+
+
+@pytest.mark.parametrize(
+    ("expected", "own", "words"),
+    [
+        (np.full((2, 2), 0.5), np.full((2, 2), 7.0), ("7", "0.5")),
+        (np.array(7), np.array(8), ("8", "7")),
+        (np.array([0.5, 0.25]), np.array([0.5, 0.75]), ("[0.5, 0.75]", "[0.5, 0.25]")),
+        (np.array([1, 2, 1]), np.array([1, 1, 1]), ("1", "[1, 2, 1]")),
+        (np.arange(4.0).reshape(2, 2), np.array([[0.0, 1.5], [9.0, 3.0]]), ("9 at [1, 0]", "2 at [1, 0]")),
+    ],
+)
+def test_a_value_is_told_in_up_to_three_numbers_or_at_the_element_that_differs_most(expected, own, words):
+    [check] = judge_own_values([Written("stat/m", ("m",), "buffer", expected, own)])
+    assert check.note == f"the port's own m is {words[0]}, and {words[1]} is written into it"
+
+
+def test_of_many_buffers_of_one_kind_four_are_named():
+    names = [f"bn{n}.mean" for n in range(6)]
+    written = [Written(f"stat/{name}", (name,), "buffer", np.ones(1), None) for name in names]
+    how = "(buffer, its own start not known)"
+    begin = "written into the port besides its weights: bn0.mean, bn1.mean, bn2.mean, bn3.mean"
+    assert written_notes(written, []) == [f"{begin} and 2 more {how}"]
+    assert written_notes(written[:4], []) == [f"{begin} {how}"]
+    assert written_notes([], []) == []
+
+
+def test_a_value_of_a_ports_own_in_float64_is_the_float32_constant_of_the_graph_and_belongs_to_the_start():
+    [check] = judge_own_values([Written("stat/m", ("m",), "buffer", np.array([0.1], np.float32), np.array([0.1]))])
+    assert (check.verdict, check.difference, check.step) == ("same", 0.0, 0)
+
+
+def test_what_nothing_of_the_candidate_is_joined_to_is_not_written():
+    mapping = mapped(alone=((), "identity", (2,)), pixel_mean=(("pixel_mean",), "identity", (3,)))
+    found = written_into(mapping, Join(mapping, {}, []), {"stat/alone": [1.0, 2.0], "stat/pixel_mean": [1.0] * 3}, {})
+    assert [(each.key, each.own) for each in found] == [("stat/pixel_mean", None)]
+
+
+def test_a_sum_has_a_constant_where_its_second_part_is_frozen_and_a_half_known_buffer_is_not_judged():
+    mapping = mapped(mean=(("one", "two"), "sum", (2,)))
+    join = Join(mapping, {}, [])
+    [constant] = written_into(mapping, join, {}, {"var/two": [0.0, 0.0], "var/one": [1.0, 1.0]})
+    assert (constant.key, constant.names, constant.what) == ("var/mean", ("two",), "constant of sum")
+    [half] = written_into(mapping, join, {"stat/mean": [1.0, 2.0]}, {"stat/one": [1.0, 2.0]})
+    assert half.own is None
+    [whole] = written_into(mapping, join, {"stat/mean": [1.0, 2.0]}, {"stat/one": [1.0, 2.0], "stat/two": [0.5, 0.0]})
+    assert whole.own.tolist() == [1.5, 2.0]

@@ -13,9 +13,31 @@ from parity.experiment.rejudge.ill_conditioned import measure_kept, settle_empty
 from parity.experiment.rejudge.non_differentiable import NON_DIFFERENTIABLE_NOTE, settle_kinks
 from parity.experiment.rejudge.races import Races, settle_races
 from parity.experiment.replay.levels import Runs, _judge, _level
+from parity.judge.judge import (
+    Allowed,
+    TensorPair,
+    exact_check,
+    judge,
+    measure,
+    missing,
+    precheck,
+    rounding_between,
+)
 from parity.judge.races import Outcome, kept_part, nearest, nearest_of_each, outcomes
 from parity.judge.repeatability import judge_repeat
-from parity.judge.result import Check, Explained, Level, Result, decide, what_differs
+from parity.judge.result import (
+    Cause,
+    Check,
+    DeclaredDifference,
+    Explained,
+    FirstDifference,
+    Level,
+    Result,
+    decide,
+    own_first,
+    what_differs,
+)
+from parity.trace import parse_key
 
 VERDICTS = ["different", "incomparable", "same", "not_run"]
 
@@ -36,13 +58,16 @@ def test_different_outranks_incomparable_and_that_outranks_same(rank):
 def test_where_nothing_was_compared_nothing_is_known():
     checks = [Check("lockstep", 0, "loss/0", "not_run")]
     assert decide(checks) == decide([]) == "incomparable"
-    assert Result({"a": Level("a", "not_run", "")}, {}, {}).verdict == Result({}, {}, {}).verdict == "incomparable"
+    nothing = Result({"a": Level("a", "not_run", "")}, {}, {})
+    assert nothing.verdict == Result({}, {}, {}).verdict == "incomparable"
+    assert nothing.exit_code == 2
 
 
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
         ({}, "same"),
+        ({"combination": "tool"}, "same"),
         ({"ranks": 1, "combination": "tool"}, "same"),
         ({"ranks": 2, "combination": "port"}, "same"),
         ({"ranks": 2, "combination": "tool"}, "same (combination: ours, not the port's)"),
@@ -219,8 +244,9 @@ def test_a_side_may_wander_by_a_thousandth_of_all_of_a_quantity(tmp_path, off, c
 
 @pytest.mark.parametrize(("off", "shape"), [(0.9e-9, ()), (1.1e-9, (3,))])
 def test_what_an_update_keeps_is_one_number_where_elements_agree_to_a_billionth(off, shape):
-    once = np.zeros(3)
-    assert kept_part(once, doubles(0.9, 0.9, 0.9 + off), 1.0).shape == shape
+    once = doubles(5.0, 6.0, 7.0)
+    parts = kept_part(once, once + 4.0 * doubles(0.9, 0.9, 0.9 + off), 4.0)
+    assert parts.shape == shape and parts == pytest.approx(0.9, abs=2e-9)
 
 
 def racing(tmp_path, precision, rough):
@@ -285,3 +311,140 @@ def test_every_order_of_reads_and_writes_of_two_towers_has_its_outcome():
     assert {value for order, value in found if order == "read 0, read 1, write 0, write 1"} == {3.0, 5.0}
     assert {value for order, value in found if order == "read 0, read 1, write 1, write 0"} == {3.0, 6.0}
     assert len({order for order, _ in found}) == 6
+
+
+KEY = parse_key("act/0/out")
+
+
+def pair_of(one, other, **more):
+    return TensorPair(3, KEY, str(KEY), np.array(one), np.array(other), **more)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "note"),
+    [
+        (np.zeros(2), np.zeros(2), None),
+        (np.zeros(2), np.zeros(3), "shape (3,) where (2,) is expected"),
+        (np.zeros(2), np.zeros((2, 1), np.float32), "shape (2, 1) where (2,) is expected"),
+        (np.zeros(2), np.zeros(2, np.float32), "dtype float32 where float64 is expected"),
+        (np.zeros(2), np.zeros(2, int), "dtype int64 where float64 is expected"),
+        (np.zeros(2, int), np.zeros(2), "dtype float64 where int64 is expected"),
+        (np.zeros(2, np.int32), np.zeros(2, np.int64), None),  # labels: numbers decide
+        (np.zeros(2, bool), np.zeros(2, int), "dtype int64 where bool is expected"),
+    ],
+)
+def test_another_shape_is_told_before_another_dtype_and_no_number_is_asked(one, other, note):
+    check = precheck("lockstep", pair_of(one, other))
+    assert (check and (check.verdict, check.note, check.difference)) == (note and ("different", note, np.inf))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "figures"),
+    [
+        (np.array([3, 4]), np.array([3, 6], np.uint8), ("different", 2.0, 0.0, 5.0, 5.0)),
+        (np.array([3, 4], np.uint8), np.array([4, 4], np.uint8), ("different", 1.0, 0.0, 5.0, 5.0)),
+        (np.array([3, 4]), np.array([3, 4]), ("same", 0.0, 0.0, 5.0, 5.0)),
+        (np.array([2**53, 0]), np.array([2**53 + 1, 0]), ("different", 0.0, 0.0, 2.0**53, 2.0**53)),
+    ],
+)
+def test_what_is_given_has_to_be_equal_and_how_far_it_is_off_is_shown(one, other, figures):
+    check = exact_check("lockstep", 3, "feed/0/ids", one, other)
+    assert (check.verdict, check.difference, check.allowed, check.scale, check.size) == figures
+    assert (check.run, check.step, check.key) == ("lockstep", 3, "feed/0/ids")
+
+
+def test_two_runs_of_a_side_are_as_far_apart_as_float64_says_or_nothing_is_known():
+    one = np.array([1.0, 2.0**-30], np.float32)
+    assert rounding_between(one, doubles(1.0, 2.0**-31)) == 2.0**-31
+    assert rounding_between(one, doubles(1.0, np.nan)) is None and rounding_between(one * np.inf, one) is None
+    assert rounding_between(None, one) == rounding_between(one, None) == rounding_between(one, one[:1]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "note"), [("state/beta1_power", "such counter"), ("clip/w", "own step"), ("grad/w", "")]
+)
+def test_what_a_candidate_lacks_is_set_aside_where_it_need_not_show_it(text, note):
+    found = missing(3, parse_key(text), text, ["clip"])
+    assert (found.step, found.text) == (3, text) and note in found.note
+    assert (found.verdict, found.difference) == (("not_run", 0.0) if note else ("incomparable", np.inf))
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [(np.float64, 2.0**-53), (np.float32, 2.0**-24), (int, 0.0)])
+def test_what_is_measured_has_the_unit_roundoff_of_its_type(dtype, unit):
+    [found] = measure("free", [pair_of(np.ones((2, 3), dtype), np.ones((2, 3), dtype))])
+    assert (found.unit, found.elements, found.updated, found.rounding) == (unit, 6, False, ())
+    assert not found.unknown and found.constant
+    [asked] = measure("free", [pair_of([1.0], [1.0], before=doubles(0.5), rounding=lambda: [None, 2.0])])
+    assert (asked.rounding, asked.unknown, asked.updated, asked.moved) == ((2.0,), False, True, 0.5)
+    [unknown] = measure("free", [pair_of([1.0], [1.0], rounding=lambda: [None, None])])
+    assert unknown.unknown
+
+
+def test_within_no_finite_limit_nothing_is_proven():
+    [check] = judge("free", [pair_of([1.0], [1.0])], lambda pair: Allowed(np.inf, 1.0))
+    assert (check.verdict, check.note) == ("incomparable", "what rounding does to it is not finite")
+
+
+def differs(step, key, **more):
+    return FirstDifference(Check("lockstep", step, key, "different"), "", "", "", None, **more)
+
+
+def explaining(name, *where):
+    return Cause(name, "", "", "", Explained(*where) if where else None)
+
+
+def test_causes_of_the_first_difference_stand_before_those_of_others():
+    first = differs(3, "act/0/conv", decisive=differs(3, "loss/0"))
+    of_another, of_it = explaining("b", 4, "loss/0", 1.0), explaining("a", 3, "act/0/conv", 0.5)
+    decisive, untold = explaining("d", 3, "loss/0"), explaining("c")
+    assert [cause.is_of(first) for cause in (of_another, of_it, decisive, untold)] == [False, True, True, True]
+    assert not decisive.is_of(differs(3, "act/0/conv")) and not explaining("e", 3, "grad/w").is_of(first)
+    causes = [of_another, decisive, untold, of_it]
+    assert own_first(causes, first) == [decisive, untold, of_it, of_another]
+    assert own_first(causes, None) == causes and own_first([], first) == []
+
+
+def test_the_first_level_that_tells_a_difference_or_a_cause_tells_it_of_all():
+    later, cause = differs(3, "grad/w"), explaining("a")
+    levels = [Level("function", "same", ""), Level("float32", "different", "", (), later, [cause])]
+    levels.append(Level("mixed", "different", "", (), differs(0, "loss/0"), [explaining("b")]))
+    found = Result({level.name: level for level in levels}, {}, {})
+    assert (found.first_difference, found.causes) == (later, [cause])
+    assert (Result({}, {}, {}).first_difference, Result({}, {}, {}).causes) == (None, [])
+    assert levels[0].with_notes("one").with_notes("two").notes == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [("holds", "which holds"), ("absent", "WHICH IS NOT THERE"), ("not_known", "of which nothing is known")],
+)
+def test_a_declared_difference_is_told_with_who_declared_it_and_what_became_of_it(found, words):
+    declared = DeclaredDifference("combine", "sum for mean", "the case", "a larger rate", found)
+    assert declared.sentence == f"declared by the case: sum for mean, {words} (a larger rate)"
+
+
+def test_a_check_that_says_no_more_than_its_verdict_is_off_by_nothing():
+    check = Check("lockstep", 0, "loss/0", "same")
+    assert (check.difference, check.allowed, check.scale, check.size, check.constant) == (0.0, 0.0, 0.0, 0.0, False)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "wanders"),
+    [([0.5, 0.0], [0.5, 0.125], 0.25), ([0.0, 0.0], [0.0, 1.0], np.inf), ([1.0, np.nan], [1.0, 2.0], np.inf)],
+)
+def test_a_side_wanders_in_units_of_all_that_is_finite(tmp_path, one, other, wanders):
+    sides = [
+        trace(tmp_path / n, {"grad/w": np.array(v), "act/0/ids": np.array([1, 2])})
+        for n, v in (("a", one), ("b", other))
+    ]
+    found = judge_repeat("candidate", *sides, [0])
+    assert (found.tensors, found.unequal, found.wanders, found.where) == (2, 1, wanders, "step 0, grad/w")
+
+
+def test_the_tensor_that_wanders_furthest_is_named(tmp_path):
+    once = trace(tmp_path / "a", {"grad/w": doubles(1.0, 0.0), "loss/0": doubles(1.0), "var/w": doubles(1.0)})
+    again = trace(tmp_path / "b", {"grad/w": doubles(1.0, 0.25), "loss/0": doubles(1.5), "var/w": doubles(1.25)})
+    found = judge_repeat("reference", once, again, [0])
+    assert (found.wanders, found.where, found.unequal, found.tensors) == (0.5, "step 0, loss/0", 3, 3)
+    assert found.sentence == "reference: run-to-run difference 0.5 (step 0, loss/0; 3 of 3 tensors)"
+    assert judge_repeat("reference", once, once, [0]).sentence == "reference: runs repeat bit for bit"

@@ -165,6 +165,7 @@ def test_entries_written_the_wrong_way_round_are_told_so():
     assert (
         "wrong in [mapping]:\n  x: expected the reference's name before the candidate's, got a/kernel behind it"
     ) in str(error.value)
+    assert "got none of this name" not in str(error.value), "one line says all of it"
 
 
 def test_two_that_only_shape_could_join_are_refused_where_shapes_agree():

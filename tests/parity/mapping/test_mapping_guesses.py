@@ -160,6 +160,19 @@ def test_a_bias_without_a_gradient_goes_with_a_kernel_that_shapes_decide():
     assert [pair.candidate[0] for pair in mapping.pairs] == ["last.weight", "last.bias", "first.weight", "first.bias"]
 
 
+def test_without_numbers_a_bias_goes_with_the_kernel_that_shapes_decide_and_not_with_the_order():
+    reference, candidate = [], []
+    for tf, torch, size in (("conv2d", "last", 3), ("conv2d_1", "first", 5)):
+        reference += [
+            Variable(f"{tf}/kernel", (size, size, 4, 4), use="Conv2D"),
+            Variable(f"{tf}/bias", (4,), use="BiasAdd"),
+        ]
+        candidate.insert(0, Variable(f"{torch}.bias", (4,), use="Conv2d"))
+        candidate.insert(0, Variable(f"{torch}.weight", (4, 4, size, size), use="Conv2d"))
+    found = joined(draft_mapping(reference, candidate, {}))
+    assert [found[f"conv2d{end}/bias"][0] for end in ("", "_1")] == [("last.bias",), ("first.bias",)]
+
+
 def test_layers_counted_from_one_and_from_zero_are_joined_in_order():
     reference = [Variable(f"block_{at}/kernel", (4, 4), use="MatMul") for at in (1, 2, 3)]
     candidate = [Variable(f"block.{at}.weight", (4, 4), use="Linear") for at in (0, 1, 2)]

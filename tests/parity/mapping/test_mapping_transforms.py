@@ -272,12 +272,63 @@ def test_what_is_no_transform_is_refused(text, message):
         ("reshape(2, 2)", (5,)),
         ("lstm_gates", (2, 12)),
         ("lstm_gates", (8, 10)),
+        ("lstm_gates", (8, 4, 1)),
+        ("lstm_gates", (12,)),
         ("lstm_bias", (6,)),
+        ("lstm_bias", (4, 4)),
+        ("lstm_rows", (4, 6)),
+        ("lstm_rows", (4, 4, 4)),
+        ("lstm_rows", ()),
+        ("rnn_kernel", (3, 3)),
+        ("rnn_kernel", (5, 3, 1)),
+        ("gates(1, 0, 2)", (3, 5)),
+        ("gates(1, 0, 2)", (2, 3, 3)),
+        ("gates(1, 0, 2)", ()),
+        ("split(2)", (2, 3)),
+        ("split(2)", (2, 2, 2)),
+        ("rows(0, 2)", ()),
+        ("unflatten_hwc(2, 2, 2)", (8, 3)),
+        ("unflatten_hwc(2, 2, 2)", (3, 3, 8)),
+        ("flatten_hwc(2, 2, 2)", (8, 3, 1)),
     ],
 )
 def test_an_array_of_another_shape_is_refused_with_both_shapes(text, shape):
     with pytest.raises(MappingError, match=r"expected .*, got an array of shape \("):
         parse_transform(text).forward(np.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes", "shape"),
+    [
+        ("transpose", [(2, 3, 4)], None),
+        ("hwcm_to_depthwise", [(7, 1, 3, 3)], (3, 3, 2, 3)),
+        ("hwcm_to_depthwise", [(6, 3, 3)], (3, 3, 2, 3)),
+        ("flatten_hwc(2, 2, 2)", [(3, 9)], None),
+        ("flatten_hwc(2, 2, 2)", [(3, 8, 1)], None),
+        ("reshape(2, 2)", [(4,)], (4,)),
+        ("reshape(2, 2)", [(2, 2)], (5,)),
+        ("unflatten_hwc(2, 2, 2)", [(3, 8)], None),
+        ("unflatten_hwc(2, 2, 2)", [(8, 3, 3)], None),
+        ("lstm_gates", [(12, 4), (12, 4)], None),
+        ("lstm_gates", [(8, 4), (12, 3)], None),
+        ("lstm_gates", [(12,), (12, 3)], None),
+        ("lstm_gates", [(12, 4), (12,)], None),
+        ("rnn_kernel", [(3, 2), (3, 2)], None),
+        ("rnn_kernel", [(3,), (3, 3)], None),
+        ("rnn_kernel", [(3, 2), (3,)], None),
+        ("lstm_bias", [(8,), (4,)], None),
+        ("sum", [(8,), (4,)], None),
+        ("gates(1, 0, 2)", [(5, 3)], None),
+        ("gates(1, 0, 2)", [(3, 2, 2)], None),
+        ("rows(0, 2)", [(3, 2)], None),
+        ("rows(0, 2)", [()], None),
+        ("split(2)", [(2, 3), (3, 2)], None),
+        ("split(2)", [(2, 2, 2), (2, 2, 2)], None),
+    ],
+)
+def test_going_back_from_arrays_of_other_shapes_is_refused_with_both_shapes(text, shapes, shape):
+    with pytest.raises(MappingError, match=r"expected .*, got an array of shape \("):
+        parse_transform(text).backward(*map(np.zeros, shapes), shape=shape)
 
 
 @pytest.mark.parametrize("text", ["hwcm_to_depthwise", "reshape(2, 3)"])
@@ -314,7 +365,13 @@ def test_a_block_of_rows_is_taken_from_the_whole_and_counts_in_its_shape():
         ("rows(3, 3)", "expected a block's number below the number of blocks"),
         ("rows(-1, 3)", "expected a block's number below the number of blocks"),
         ("split(1)", "expected a number of pieces of at least 2"),
+        ("rows(0, 1.5)", "expected a block's number below the number of blocks"),
+        ("split(2.0)", "expected a number of pieces of at least 2"),
         ("gates(0, 2)", "expected every block's number once"),
+        ("gates(0)", "expected every block's number once"),
+        ("gates(0.0, 1.0)", "expected every block's number once"),
+        ("flatten_hwc(2, 0, 2)", "expected whole numbers of at least 1"),
+        ("reshape(2.0, 2)", "expected whole numbers of at least 1"),
         ("split(2) | transpose", "expected only the last of"),
         ("transpose | turn", "expected one of"),
     ],
@@ -335,6 +392,8 @@ def test_a_wrong_chain_or_block_is_refused(text, message):
         ("flatten_hwc(2, 3, 2)", (12, 5), True),
         ("unflatten_hwc(2, 3, 2)", (5, 12), True),
         ("lstm_rows", (3, 8), True),
+        ("sum", (3, 8), False),
+        ("lstm_bias(1.0)", (8,), True),
     ],
 )
 def test_what_only_turns_an_array_is_told_from_what_puts_its_elements_in_another_order(text, shape, permuted):

@@ -92,6 +92,8 @@ RULES = [
     {"kind": "norm", "limit": "gone:0", **PLACE},
     {"kind": "half", **PLACE},
     {"kind": ["norm"], "limit": 1.0, **PLACE},
+    {"kind": "norm", "limit": 1.0, "place": None},
+    {"kind": "other"},
     {"kind": "other", "place": ["after_combining"]},
     {"kind": "other", "variables": ["v"], **PLACE},
     {"kind": "other", "variables": [["w"]], **PLACE},
@@ -126,6 +128,22 @@ FAULTS = {
     "clipping": [None, [], {"Other": None}, *({"Adam": rule} for rule in RULES)],
     "shapes": [None, [], {"v": [[2]]}, {"w": [2]}, {"w": [[-1]]}, {"w": [["2"]]}, {"w": {}}, {"w": [[2.0]]}],
 }
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        None,
+        {"kind": "other", "place": None},
+        {"kind": "other", **PLACE},
+        {"kind": "scale", "factor": True, "place": "before_combining"},
+        {"kind": "value", "low": "x:0", "high": None, **PLACE},
+        {"kind": "global_norm", "limit": 5, "variables": [], **PLACE},
+    ],
+)
+def test_every_rule_of_clipping_that_is_described_is_read(tmp_path, rule):
+    write_graph(tmp_path, GRAPH._replace(clipping={"Adam": rule}))
+    assert read_graph(tmp_path).clipping == {"Adam": rule}
 
 
 @pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in FAULTS.items() for value in values])

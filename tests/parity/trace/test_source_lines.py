@@ -19,6 +19,7 @@ def test_a_pass_gives_its_lines_back_and_one_of_before_is_read_without(tmp_path)
     assert Forward(tmp_path / "f").ops == ops
     path = tmp_path / "f" / "forward.json"
     kept = json.loads(path.read_text())
+    assert (kept["format"], kept["format_version"]) == ("tower-parity-forward", 1)
     assert all(len(op) == 6 for op in kept["ops"])  # as whoever reads the first version expects them
     del kept["lines"]
     path.write_text(json.dumps(kept))
@@ -65,7 +66,30 @@ def test_a_pass_gives_back_what_ops_take_each_array_once(tmp_path):
     assert kept.operand(1, 3) is None
     assert kept.ops[0].operands[0].value == kept.ops[1].operands[1].value  # the number of one array
     write_forward(tmp_path / "g", 0, "0", [(ops[0], value), (ops[1], np.ones(4))], most=value.nbytes + 20)
-    assert Forward(tmp_path / "g").operand(1, 1) is None  # no room for it
+    other = Forward(tmp_path / "g")
+    assert other.operand(1, 1) is None and other.operand(0, 0) is None  # no room for it
+    np.testing.assert_array_equal(other.operand(1, 2), [3.0, 4.0])
+
+
+def test_of_what_there_is_no_room_for_layers_are_kept_first_and_each_value_is_its_own_ops(tmp_path):
+    ops = [ForwardOp(name, "Relu", [], reads, [2], {}) for name, reads in (("a", []), ("b", ["w"]), ("c", []))]
+    write_forward(tmp_path / "f", 3, "1", [(op, np.full(2, float(n))) for n, op in enumerate(ops)], most=32)
+    kept = Forward(tmp_path / "f")
+    assert (kept.step, kept.tower) == (3, "1")
+    assert [None if kept.value(n) is None else kept.value(n)[0] for n in range(3)] == [0.0, 1.0, None]
+    write_forward(tmp_path / "g", 3, "1", [(op, np.full(2, float(n))) for n, op in enumerate(ops)], most=16)
+    assert [Forward(tmp_path / "g").value(n) is not None for n in range(3)] == [False, True, False]
+
+
+def test_an_array_that_is_no_reshaping_of_an_op_whose_output_is_left_out_is_not_known(tmp_path):
+    far = Operand("0", "", 0, [2], np.array([3.0, 4.0]))
+    ops = [ForwardOp("a", "Relu", [], [], [2], {}), ForwardOp("b", "Mean", [0], [], [], {}, None, (far,))]
+    write_forward(tmp_path / "f", 0, "0", [(ops[0], np.ones(2)), (ops[1], None)], most=16)
+    assert Forward(tmp_path / "f").ops[1].operands[0].op is None
+    assert Forward(tmp_path / "f").operand(1, 0) is None
+    write_forward(tmp_path / "g", 0, "0", [(ops[0], np.ones(2)), (ops[1], None)], most=32)
+    assert Forward(tmp_path / "g").ops[1].operands[0].op == 0
+    np.testing.assert_array_equal(Forward(tmp_path / "g").operand(1, 0), [3.0, 4.0])
 
 
 def test_a_pass_says_how_what_an_op_takes_was_laid_out(tmp_path):
@@ -100,6 +124,12 @@ def test_the_innermost_frame_counts_that_is_the_users(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     assert UsersLines().innermost(frames).file == "models/tower.py"
     assert UsersLines(json).innermost(frames[:4]) is None
+
+
+def test_a_generated_line_is_cut_at_200_characters(tmp_path):
+    script = tmp_path / "generated.py"
+    script.write_text("  " + "x" * 200 + "y")
+    assert UsersLines().innermost([(str(script), 1, "<module>")]).text == "x" * 200
 
 
 def test_a_line_cannot_steer_a_terminal():

@@ -77,6 +77,12 @@ def test_with_inputs_numbers_draws_integers_and_state_stay():
     assert all(moved[name] is value for name, value in tensors.items())
 
 
+def test_unless_told_otherwise_all_go_there():
+    tensors = {"var/w": np.ones(3), "feed/0/x": np.ones((2, 2))}
+    for move in (break_ties, break_ties_of_inputs):
+        assert all(np.array_equal(value, move(tensors, 3, 1.0)[name]) for name, value in move(tensors, 3).items())
+
+
 def test_what_towers_share_is_moved_alike_and_repeated_inputs_are_not():
     batch = np.ones((2, 2), np.float32)
     moved = break_ties_of_inputs({"feed/0/x": batch, "feed/1.0/x": batch, "feed/x": batch, "feed/0/y": batch}, 5)

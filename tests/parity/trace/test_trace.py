@@ -1,6 +1,7 @@
 """Traces: written with numpy alone, read lazily, refused where they are not whole."""
 
 import json
+import platform
 import struct
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def test_bfloat16_comes_back_as_float32(tmp_path):
     file = TensorFile(tmp_path / "x.safetensors")
     assert file.dtype("half") == "bfloat16"
     assert file.read("half").tolist() == [1.0, -2.0]
+    assert BFloat16([[0x3F80]]).words.dtype == np.uint16
 
 
 def test_objects_are_refused_by_name(tmp_path):
@@ -163,6 +165,65 @@ def test_a_description_that_is_nested_without_end_is_refused(tmp_path):
         Trace(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (None, "expected the format 'tower-parity-trace'"),
+        ({"format": "other"}, "expected the format 'tower-parity-trace'"),
+        ({"facts": []}, "expected 'facts' in .* to be a dict"),
+        ({"variables": None}, "expected 'variables' in .* to be a dict"),
+        ({"activations": {}}, "expected 'activations' in .* to be a list"),
+        ({"producer": "x"}, "expected 'producer' in .* to be a dict"),
+        ({"step_numbers": 1}, "expected 'step_numbers' in .* to be a list"),
+        ({"steps": "1"}, "expected 'steps' in .* to be a int"),
+        ({"complete": 1}, "expected 'complete' in .* to be a bool"),
+        ({"step_numbers": [-1]}, "expected step numbers from 0 in .*, got -1"),
+        ({"step_numbers": [True]}, "expected step numbers from 0 in .*, got True"),
+    ],
+)
+def test_a_description_that_is_none_of_a_trace_is_refused(tmp_path, change, said):
+    write(tmp_path).close()
+    meta = json.loads((tmp_path / "trace.json").read_text())
+    (tmp_path / "trace.json").write_text(json.dumps([] if change is None else {**meta, **change}))
+    with pytest.raises(TraceError, match=said):
+        Trace(tmp_path)
+
+
+def test_a_trace_says_who_wrote_it_and_in_which_version_of_the_format(tmp_path):
+    write(tmp_path).close()
+    meta = json.loads((tmp_path / "trace.json").read_text())
+    assert (meta["format"], meta["format_version"], meta["steps"]) == ("tower-parity-trace", 1, 1)
+    assert Trace(tmp_path).producer == {
+        "package": "test",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def test_a_fact_that_json_has_no_word_for_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        write(tmp_path).close(worst=float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("folders", "near"),
+    [
+        ([], ""),
+        (["b", "a"], "a"),
+        (["b", "a/float32-x", "a/batches"], "a/float32-x"),
+        (["one/two/three"], ""),
+    ],
+)
+def test_a_folder_of_traces_is_refused_with_one_that_was_probably_meant(tmp_path, folders, near):
+    for folder in folders:
+        write(tmp_path / "out[1]" / folder).close()
+    (tmp_path / "out[1]").mkdir(exist_ok=True)
+    with pytest.raises(TraceError) as error:
+        Trace(tmp_path / "out[1]")
+    said = str(error.value).partition("Name the folder that holds it")[2]
+    assert said == (f", e.g. {tmp_path / 'out[1]' / near}." if near else ".")
+
+
 def test_a_missing_step_is_named(tmp_path):
     write(tmp_path).close()
     (tmp_path / "step-000000.safetensors").unlink()
@@ -193,7 +254,7 @@ def test_names_come_apart_and_together(text):
     assert str(parse_key(text)) == text
 
 
-@pytest.mark.parametrize("text", ["weights/a", "loss", "slot/m", "grad", "tower_grad/0", ""])
+@pytest.mark.parametrize("text", ["weights/a", "loss", "slot/m", "grad", "tower_grad/0", "", "section", "section/head"])
 def test_names_that_say_too_little_are_refused(text):
     with pytest.raises(ValueError, match="trace: expected"):
         parse_key(text)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from parity.trace import TensorFile, Trace, TraceError, TraceWriter, state_after, tower_order, write_tensors
+from parity.trace.reader import counters_after
 from parity.trace.safetensors import decode, encode
 
 MIB = 1 << 20
@@ -135,6 +136,24 @@ def test_a_step_leaves_what_it_wrote_and_the_counters_of_the_next(tmp_path, step
     assert {name[6:]: int(value) for name, value in found.items() if name.startswith("state/")} == counters
     left = {name: float(value[0]) for name, value in found.items() if not name.startswith("state/")}
     assert left == dict.fromkeys(["slot/m/w", "stat/w", "ema/w", "var/w"], step + 1.0)
+
+
+def test_counters_of_a_state_are_kept_as_the_fact_that_they_are_read_from(tmp_path):
+    state = {
+        "state/global_step": np.array(9),
+        "section/head/state/beta1_power": np.float32(0.5),
+        "state/loss_scale": np.float32(np.inf),
+        "state/learning_rate": np.float32(0.1),
+        "section/head/state/skipped": np.array(0.0),
+        "var/w": np.ones(1),
+    }
+    assert counters_after(state) == {"state/global_step": 9, "section/head/state/beta1_power": 0.5}
+
+
+def test_counters_of_another_step_are_not_taken_for_those_after_the_last(tmp_path):
+    found = state_after(counted(tmp_path, 5, after={"state/global_step": 9, "state/adam_t": 4}))
+    assert (found["state/global_step"], found["state/adam_t"]) == (9, 4)
+    assert found["state/global_step"].dtype == np.int64
 
 
 def test_without_a_step_the_state_is_that_before_the_first(tmp_path):
