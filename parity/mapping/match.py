@@ -54,7 +54,8 @@ def describe_questions(guesses: Sequence[Guess]) -> str:
         if len(shown) > ANSWERS:
             parts.append(f"    # or one of {len(shown) - ANSWERS} more for {guess.variable}")
     if count > QUESTIONS:  # as a comment, so that what is pasted into a case stays TOML
-        parts.append(f"    # and {count - QUESTIONS} variables more: `parity map` shows them all")
+        more = f"{count - QUESTIONS} variable{'s' * (count - QUESTIONS > 1)}"
+        parts.append(f"    # and {more} more: `parity map` shows them all")
     return "\n".join(parts)
 
 

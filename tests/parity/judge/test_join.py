@@ -212,3 +212,17 @@ def test_blocks_of_rows_are_put_together_where_each_belongs():
     for name, wanted in (("b0", W[0, :2]), ("b1", np.zeros(2)), ("b2", W[1, :2])):
         assert join.read(parse_key(f"var/{name}"), Held(written)).tolist() == wanted.tolist()
     assert join.write_all({"slot/unheard_of/kernel": W}) == {}
+
+
+def test_an_output_is_called_as_the_mapping_says_and_in_an_evaluation_so_that_it_is_no_loss():
+    names = {"metric": Renaming("metric", {"total": MappingEntry(to=("loss",)), "acc": MappingEntry(to=("accuracy",))})}
+    join = Join(Mapping([]), names, [])
+    told = {
+        text: join.candidates(parse_key(text)) for text in ("metric/total", "eval/total", "eval/ema/total", "eval/acc")
+    }
+    assert told == {
+        "metric/total": ("metric/loss",),
+        "eval/total": ("eval/outputs/loss",),
+        "eval/ema/total": ("eval/ema/outputs/loss",),
+        "eval/acc": ("eval/accuracy",),
+    }

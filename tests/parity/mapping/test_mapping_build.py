@@ -10,6 +10,7 @@ from parity.mapping import (
     MappingError,
     Variable,
     build_mapping,
+    draft_mapping,
     only_slots_left,
     slot_partner,
     variables_of,
@@ -370,3 +371,46 @@ def test_variables_are_made_of_a_traces_description():
 )
 def test_the_only_slots_that_are_left_belong_together(reference, candidate, joined):
     assert only_slots_left(reference, candidate) == joined
+
+
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        (5, "expected a name, or a list of names"),
+        (["a", 5], "expected a name, or a list of names"),
+        (["a", ""], "expected a name, or a list of names"),
+        ({"a": 1}, "expected a name, or a list of names"),
+        (["a", "a"], "expected every name once"),
+    ],
+)
+def test_what_an_entry_names_is_one_name_or_several_others(to, said):
+    with pytest.raises(ValueError, match=said):
+        MappingEntry.model_validate({"to": to})
+
+
+def test_of_many_answers_two_are_shown_and_of_many_questions_six():
+    reference = [weight(f"Variable_{at}", (4, 4)) for at in range(7)]
+    candidate = [weight(f"net.{at}.weight", (4, 4)) for at in range(7)]
+    with pytest.raises(MappingError) as caught:
+        build_mapping(reference, candidate, {})
+    lines = str(caught.value).splitlines()
+    assert sum(line.startswith('    "Variable_') for line in lines) == 6
+    assert sum(line.startswith('    # or "Variable_') for line in lines) == 6
+    assert "    # or one of 12 more for Variable_0 [4, 4] (weight)" in lines
+    assert lines[-1] == "    # and 1 variable more: `parity map` shows them all"
+
+
+def test_a_likeness_of_names_is_told_from_an_order_where_it_is_clear():
+    reference = [
+        weight("tower/alpha_proj/kernel", (4, 4), "MatMul"),
+        weight("tower/omega_proj/kernel", (4, 4), "MatMul"),
+    ]
+    candidate = [
+        weight("net.omega_projection.weight", (4, 4), "Linear"),
+        weight("net.alpha_projection.weight", (4, 4), "Linear"),
+    ]
+    draft = draft_mapping(reference, candidate, {})
+    assert {guess.variable.name.split("/")[1]: (guess.unit.names[0], guess.why) for guess in draft.guesses} == {
+        "alpha_proj": ("net.alpha_projection.weight", "by similar name and shape"),
+        "omega_proj": ("net.omega_projection.weight", "by similar name and shape"),
+    }
