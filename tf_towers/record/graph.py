@@ -15,7 +15,7 @@ from tf_towers.graph.traversal import ancestors
 from tf_towers.record.clipping import clipping_of
 from tf_towers.record.hooks import ApplyCall, loop_of
 from tf_towers.record.inputs import is_source
-from tf_towers.record.manual_updates import HandWritten
+from tf_towers.record.manual_updates import is_by_hand
 from tf_towers.record.plan import RecordPlan, Section, changed_after_combining
 from tf_towers.record.provenance import (
     collections_of,
@@ -125,7 +125,7 @@ def _run(plan: RecordPlan, variables: Variables) -> Dict[str, Any]:
             values[key]["reduced"] = reduction
     for key, tensor in plan.watched.items():
         values[key] = dict(_described(tensor), loop=loop_of(tensor.op))
-    by_hand = [section.apply for section in plan.sections if isinstance(section.apply.optimizer, HandWritten)]
+    by_hand = [section.apply for section in plan.sections if is_by_hand(section.apply)]
     return {
         "values": values,
         "updates": sorted(updates),
@@ -228,6 +228,7 @@ def facts_of_section(section: Section, from_values: str) -> Dict[str, Any]:
         "combine_in_graph": from_graph,
         "combine_in_values": from_values,
         "optimizer": hyper_parameters(section.apply.optimizer),
+        "by_hand": is_by_hand(section.apply),
         "towers_found_by": sorted({tower.made_by for tower in section.towers}),
         "tower_scopes": [tower.scope for tower in section.towers],
         "devices": [tower.device for tower in section.towers],

@@ -20,7 +20,7 @@ from tf_towers.graph.op_types import (
     VARIABLES,
 )
 from tf_towers.graph.races import writers_of
-from tf_towers.graph.traversal import in_order
+from tf_towers.graph.traversal import ancestors, in_order
 from tf_towers.record.hooks import ApplyCall, GradientCall
 from tf_towers.record.towers import values_of
 from tf_towers.tf_types import Graph, Operation, Tensor, Variable
@@ -174,6 +174,21 @@ class HandWritten:
     def get_slot(self, variable: Variable, slot: str) -> Variable:
         """Returns the slot of a variable, or None."""
         return self._slots.get((slot, variable.op.name))
+
+
+def is_by_hand(apply: ApplyCall) -> bool:
+    """Tells whether a script computes its updates itself: with assignments alone, or in an optimizer of its own class.
+
+    Its numbers are then the script's: no optimizer of TensorFlow's rounds them.
+    """
+    if isinstance(apply.optimizer, HandWritten):
+        return True
+    if type(apply.optimizer).__module__.partition(".")[0].startswith("tensorflow"):
+        return False
+    # A class of the script's may also only prepare what a kernel of TensorFlow's then does.
+    ops = ancestors([apply.op])
+    writers = [op for _, variable in apply.pairs for op in writers_of(variable, ops)]
+    return bool(writers) and all(op.type.startswith("Assign") for op in writers)
 
 
 def update_by_hand(graph: Graph, ops: AbstractSet[Operation], calls: Sequence[GradientCall]) -> Optional[ApplyCall]:

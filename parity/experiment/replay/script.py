@@ -107,8 +107,11 @@ class Part:
 
     @property
     def by_hand(self) -> bool:
-        """Whether the script writes the updates itself, so that its numbers are its own constants, no optimizer's."""
-        return bool(self.facts["optimizer"].get("name") == "HandWritten")
+        """Whether the script writes the updates itself, so that its numbers are its own constants, no optimizer's.
+
+        In an optimizer of a class of its own too, which traces of before do not tell.
+        """
+        return bool(self.facts["optimizer"].get("name") == "HandWritten" or self.facts.get("by_hand"))
 
     @property
     def applies_rows(self) -> bool:

@@ -217,7 +217,7 @@ def _imports(text: str) -> Iterator[str]:
         standard.append("import math")
     if "Iterable[" in text:
         standard.append("from collections.abc import Iterable")
-    if "Any:" in text or ": Any" in text:
+    if any(each in text for each in ("Any:", ": Any", ", Any]")):
         standard.append("from typing import Any")
     yield from (*standard, *([""] if standard else []))
     yield from ("import torch", "from torch import nn")

@@ -13,6 +13,9 @@ from parity.port.tower.simplify import number_of
 
 MOST_CHARACTERS_TAKEN = 64  # characters of what an op takes; with more of them it gets statements of their own
 MOST_CHARACTERS_OF_OPERANDS = 48  # of two of them
+MOST_CHARACTERS_OF_AN_OPERAND = (
+    80  # of one: with what it is combined with there is no room for it on a line of an update
+)
 COMBINING = ("Add", "AddV2", "AddN", "Sub", "Mul", "RealDiv", "Maximum", "Minimum")
 NAMED_REDUCTIONS = ("Mean", "Sum", CROSS_ENTROPY)
 # What ops give, where the script has no name for it.
@@ -220,7 +223,10 @@ class Writer:
         """Gives what an op takes statements of their own, the longest first, until the rest fits on a line."""
         inside = {each: self._pending[each].code.text for each in taken_by(op) if each in self._pending}
         most = MOST_CHARACTERS_TAKEN if op.kind not in COMBINING else MOST_CHARACTERS_OF_OPERANDS
-        while sum(map(len, inside.values())) > most and (len(inside) > 1 or op.kind not in COMBINING):
+        while sum(map(len, inside.values())) > most:
+            alone = len(inside) == 1 and op.kind in COMBINING
+            if alone and sum(map(len, inside.values())) <= MOST_CHARACTERS_OF_AN_OPERAND:
+                break
             longest = max(inside, key=lambda each: len(inside[each]))
             del inside[longest]
             self._assign(longest)

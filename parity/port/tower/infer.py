@@ -233,6 +233,12 @@ def _wanted(op: Op) -> Shape:
     return tuple(int(each) for each in np.ravel(op.inputs[1].value))
 
 
+def _places(op: Op) -> Shape:
+    """How many there are is another number in every step: as if it were all, which no statement is written with."""
+    taken = op.inputs[0].shape
+    return (int(np.prod(taken, dtype=int)), len(taken))
+
+
 def _largest(op: Op) -> Shape:
     return (*op.inputs[0].shape[:-1], int(op.inputs[1].value))
 
@@ -282,6 +288,7 @@ SHAPE_RULES: dict[str, Callable[[Op], Shape | None]] = {
     "Tile": _tiled,
     "BroadcastTo": _wanted,
     "TopKV2": _largest,
+    "Where": _places,
     "GatherNd": _gathered_at,
     "ReverseV2": _same,
     "Cumsum": _same,

@@ -59,7 +59,10 @@ class Reader:
 
     def __init__(self, graph: RecordedGraph, part: Part, shapes: Mapping[str, Sequence[tuple[int, ...]]]) -> None:
         self._part, self._shapes, self._static = part, shapes, graph.shapes
-        self._nodes = {node["name"]: node for node in graph.nodes}
+        handing_on = functions_that_hand_on(graph.definition)
+        self._nodes = {
+            node["name"]: {**node, "op": "Identity"} if node["op"] in handing_on else node for node in graph.nodes
+        }
         self.frames = Frames(self._nodes)
         self._places = {node["name"]: place for place, node in enumerate(graph.nodes)}
         self._variables = {op: parse_key(key) for key, op in graph.variables.items()}
@@ -165,6 +168,24 @@ class Reader:
     def shapes(self, name: str) -> list[tuple[int, ...]]:
         """Returns the shapes of an op's outputs."""
         return [tuple(shape) for shape in self._shapes.get(name, [])]
+
+
+def functions_that_hand_on(definition: Mapping[str, Any]) -> frozenset[str]:
+    """Returns the functions of a graph that give the one tensor that they take: of such a script wants the gradient alone.
+
+    What that is stands in no trace: the gradients of the port are compared.
+    """
+    found = []
+    for function in definition.get("library", {}).get("function", []):
+        signature = function.get("signature", {})
+        taken, given = ([each.get("name") for each in signature.get(f"{way}_arg", [])] for way in ("input", "output"))
+        if (
+            len(taken) == len(given) == 1
+            and not function.get("node_def")
+            and function.get("ret") == {given[0]: taken[0]}
+        ):
+            found.append(str(signature.get("name")))
+    return frozenset(found)
 
 
 class _Building:

@@ -46,7 +46,7 @@ def number_of(tensor: Tensor) -> float | None:
     return float(tensor.value.flat[0]) if tensor.is_number and tensor.value.dtype.kind in "fiu" else None
 
 
-def _neutral(op: Op) -> Tensor | None:
+def neutral(op: Op) -> Tensor | None:
     """X * 1, x / 1, x + 0, x - 0."""
     neutral = {"Mul": 1.0, "RealDiv": 1.0, "Add": 0.0, "AddV2": 0.0, "Sub": 0.0}.get(op.kind)
     if neutral is None:
@@ -264,7 +264,7 @@ def _plain_column(tensor: Tensor) -> Tensor:
 
 REWRITES: tuple[Rule, ...] = (
     _padded_with_nothing,
-    _neutral,
+    neutral,
     _same_type,
     _divided,
     _few,

@@ -1,6 +1,6 @@
 """Puts together what stands between gradients and weights: an optimizer with its hooks, its schedule, averages."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from parity.port.source.functions import Names
 from parity.port.source.parameters import Parameters
 from parity.port.tower.ops import FEED, Op, Tensor
 from parity.port.tower.reader import Reader
+from parity.port.tower.terms import key_of
 from parity.port.training.averages import averages_of
 from parity.port.training.clipping import clip_statements
 from parity.port.training.rates import RATE_ARGUMENT, Rate, counters_ahead, rate_of
@@ -22,6 +23,7 @@ from parity.port.training.rules import (
     OWN_GRADIENT,
     OWN_SLOT,
     OWN_WEIGHT,
+    RULE,
     NotWritten,
     Rule,
     class_lines,
@@ -30,12 +32,15 @@ from parity.port.training.rules import (
     with_rate,
 )
 from parity.port.training.values import Values, folded, leaves_of
+from parity.port.training.whole import with_whole_reductions
 from parity.trace import RecordedGraph, TensorKey, parse_key, trace_name
 from parity.trace.as_written import as_written
 from parity.trace.escape import is_argument, one_line
 
 LIKE_TF = ("GradientDescent", "Momentum", "Adam", "RMSProp", "Adagrad", "Adadelta", "Ftrl")
 ALL_PARAMETERS = "model.parameters()"
+MOST_RULES_OF_AN_OPTIMIZER = 4  # of one optimizer: as many as a reader would tell from each other
+GROUP_OF_WEIGHTS = "group_"  # what lists of weights are called that have one rule each, before its number
 HAND_WRITTEN_CLASS = (
     "Updates"  # what the class of a script's own optimizer is called where the script has no name for it
 )
@@ -110,8 +115,8 @@ def training_of(recorded: Recorded) -> Training:
     """Returns the source of one optimizer's training."""
     found = Training()
     try:
-        call, rate = _by_hand(recorded, found) if recorded.part.by_hand else _of_tensorflow(recorded, found)
-        _write_optimizer(recorded, found, call, rate)
+        read = _by_hand if recorded.part.by_hand else _of_tensorflow
+        _write_optimizer(recorded, found, *read(recorded, found))
     except (NotWritten, PortError) as error:
         found.missing.append(("the optimizer", "", str(error)))
     averages = averages_of(recorded.reader, recorded.values(), recorded.graph)
@@ -132,12 +137,15 @@ def training_of(recorded: Recorded) -> Training:
 # The optimizer's function.
 
 
-def _write_optimizer(recorded: Recorded, found: Training, call: str, rate: Rate) -> None:
+def _write_optimizer(recorded: Recorded, found: Training, call: str, rate: Rate, groups: "_Chosen | None") -> None:
     if rate.missing:
         found.missing.append(("the learning rate", "", rate.missing))
         return
     own = _chosen(recorded, _trained(recorded))
     hooks = [*_hooks(recorded, found, own.expression)]
+    if groups:
+        lines = own.lines if hooks and own.expression != ALL_PARAMETERS else []
+        own = _Chosen(groups.expression, [*lines, *groups.lines])
     if found.missing:
         return
     if rate.block:
@@ -217,8 +225,8 @@ def _clipping_line(recorded: Recorded) -> str:
     return ""
 
 
-def _named(name: str) -> Op:
-    return Op(FEED, name, [], {}, [()], ["float32"])
+def _named(name: str, shape: tuple[int, ...] = ()) -> Op:
+    return Op(FEED, name, [], {}, [shape], ["float32"])
 
 
 @dataclass(frozen=True)
@@ -229,12 +237,12 @@ class _Chosen:
     lines: list[str]
 
 
-def _chosen(recorded: Recorded, names: Sequence[str]) -> _Chosen:
-    """The parameters of some variables; all of a model's by its own method."""
+def _chosen(recorded: Recorded, names: Sequence[str], all_named: bool = False) -> _Chosen:
+    """The parameters of some variables; all of a model's by its own method, unless all are to be named."""
     known = recorded.parameters.mapping()
     paths = [*dict.fromkeys(known[name][0] for name in names if name in known)]
     everything = {path for name, (path, _) in known.items() if recorded.parameters.kinds.get(name) == "var"}
-    if set(paths) == everything:
+    if set(paths) == everything and not all_named:
         return _Chosen(ALL_PARAMETERS, [])
     listed = ", ".join(f"model.{path}" for path in paths)
     return _Chosen("parameters", [*indented([f"parameters = [{listed}]"])])
@@ -249,7 +257,7 @@ def _trained(recorded: Recorded) -> list[str]:
 # Optimizers of TensorFlow's.
 
 
-def _of_tensorflow(recorded: Recorded, found: Training) -> tuple[str, Rate]:
+def _of_tensorflow(recorded: Recorded, found: Training) -> tuple[str, Rate, _Chosen | None]:
     described: dict[str, Any] = dict(recorded.part.facts["optimizer"])
     kind = str(described.pop("name", "")).removesuffix("Optimizer")
     if kind not in LIKE_TF:
@@ -265,11 +273,11 @@ def _of_tensorflow(recorded: Recorded, found: Training) -> tuple[str, Rate]:
     settings = "".join(f", {name}={_setting(value)}" for name, value in described.items())
     call = f"like_tf.{kind}({{}}{settings})"
     if rate is not None:
-        return call, Rate(_setting(rate))
+        return call, Rate(_setting(rate)), None
     if not isinstance(held.get(RATE_ARGUMENT), str):
         raise NotWritten("has a learning rate that this trace does not keep: record the script again")
     (tensor,) = folded([recorded.values().tensor(held[RATE_ARGUMENT])])
-    return call, rate_of(tensor, counters_ahead(recorded.part), recorded.called("schedule"), recorded.names)
+    return call, rate_of(tensor, counters_ahead(recorded.part), recorded.called("schedule"), recorded.names), None
 
 
 def _setting(value: Any) -> str:
@@ -279,10 +287,12 @@ def _setting(value: Any) -> str:
 # Optimizers that the script writes itself.
 
 
-def _by_hand(recorded: Recorded, found: Training) -> tuple[str, Rate]:
+def _by_hand(recorded: Recorded, found: Training) -> tuple[str, Rate, _Chosen | None]:
+    """The call that makes the optimizer, its rate, and of several rules the groups of weights that have them."""
     counted = counters_ahead(recorded.part).items()
     ahead = {OWN_COUNTER + identifier(parse_key(leaf).name): offset for leaf, offset in counted}
-    rule = with_rate(_rule(recorded), lambda leaf: leaf in ahead)
+    rules, members = _rules(recorded, lambda leaf: leaf in ahead)
+    rule = rules[0]
     if rule.rate is None:
         rate = Rate("1.0")  # the script has none: what it takes from the weight is taken whole
     else:
@@ -291,33 +301,62 @@ def _by_hand(recorded: Recorded, found: Training) -> tuple[str, Rate]:
     counts = {
         leaf: first[leaf.removeprefix(OWN_COUNTER)][0] for leaf in ahead if leaf.removeprefix(OWN_COUNTER) in first
     }
-    raised = raised_rule(rule, counts)
+    raised = raised_rule(rule, counts) if len(rules) == 1 else ""
     if raised:
-        return raised, rate
+        return raised, rate, None
     name = HAND_WRITTEN_CLASS + identifier(recorded.part.name).title() if recorded.several else HAND_WRITTEN_CLASS
-    used = {leaf for each in rule.tensors[: 1 + len(rule.slots)] for leaf in _counters_in(each)}
-    rule.counters = {name: value for name, value in rule.counters.items() if name in used}
-    found.blocks.append(class_lines(rule, name, first, recorded.names, recorded.names.lines(rule.weight.op)))
-    return f"{name}({{}})", rate
+    used = {leaf for one in rules for each in one.tensors[: 1 + len(one.slots)] for leaf in _counters_in(each)}
+    for each in rules:
+        each.counters = {name: value for name, value in each.counters.items() if name in used}
+    found.blocks.append(class_lines(rules, name, first, recorded.names, recorded.names.lines(rule.weight.op)))
+    return f"{name}({{}})", rate, _groups(recorded, members) if len(rules) > 1 else None
+
+
+def _groups(recorded: Recorded, members: Sequence[Sequence[str]]) -> _Chosen:
+    """Groups of weights, each with the number of its rule: by their axes where these tell them from each other."""
+    shapes = recorded.parameters.shapes
+    axes = [{len(shapes[name]) > 1 for name in group} for group in members]
+    listed = [_chosen(recorded, group, all_named=True).lines for group in members]
+    everything = _chosen(recorded, [name for group in members for name in group]).expression == ALL_PARAMETERS
+    if everything and len(members) == 2 and sorted(axes, key=str) == [{False}, {True}]:
+        signs = [">" if each == {True} else "<=" for each in axes]
+        chosen = [f"[weight for weight in {ALL_PARAMETERS} if weight.dim() {sign} 1]" for sign in signs]
+        lines = []
+    else:
+        chosen = [f"{GROUP_OF_WEIGHTS}{number}" for number in range(len(members))]
+        lines = [
+            line.replace("parameters = ", f"{name} = ", 1)
+            for name, own in zip(chosen, listed, strict=True)
+            for line in own
+        ]
+    groups = ", ".join(f'{{"params": {each}, "{RULE}": {number}}}' for number, each in enumerate(chosen))
+    return _Chosen("groups", [*lines, *indented([f"groups = [{groups}]"])])
 
 
 def _counters_in(tensor: Tensor) -> set[str]:
     return {leaf.removeprefix(OWN_COUNTER) for leaf in leaves_of(tensor) if leaf.startswith(OWN_COUNTER)}
 
 
-def _rule(recorded: Recorded) -> Rule:
-    """The rule that all weights are updated by.
+def _rules(recorded: Recorded, is_counter: Callable[[str], bool]) -> tuple[list[Rule], list[list[str]]]:
+    """The rules that weights are updated by, each with its weights: most have one.
 
     Raises:
-      NotWritten: there are several, or a gradient is sparse.
+      NotWritten: there are many, with other slots or another rate, or a gradient is sparse.
     """
     ids: dict[object, int] = {}
-    rules = [_rule_of(recorded, name) for name in _trained(recorded)]
-    if len({rule.key(ids) for rule in rules}) > 1:
-        raise NotWritten("is written by hand in the script, with another rule for some of the weights")
+    rules: dict[object, Rule] = {}
+    members: dict[object, list[str]] = {}
+    for name in _trained(recorded):
+        rule = with_rate(_rule_of(recorded, name), is_counter)
+        key = (rule.key(ids), key_of(rule.rate, ids) if rule.rate else None)
+        rules.setdefault(key, rule)
+        members.setdefault(key, []).append(name)
     if not rules:
         raise NotWritten("is written by hand in the script, and updates no weight")
-    return rules[0]
+    own = {(*rule.slots, *rule.counters, key[1]) for key, rule in rules.items()}  # type: ignore[index]
+    if len(rules) > MOST_RULES_OF_AN_OPTIMIZER or len(own) > 1:
+        raise NotWritten("is written by hand in the script, with another rule for some of the weights")
+    return [*rules.values()], [*members.values()]
 
 
 def _rule_of(recorded: Recorded, name: str) -> Rule:
@@ -335,9 +374,12 @@ def _rule_of(recorded: Recorded, name: str) -> Rule:
             if written is not None:
                 tensors[_called(key, name)] = written
     called = {str(key): _called(key, name) for key in ops}
-    renamed = {text: _named(own).output() for text, own in called.items() if text != own}
+    shape = tuple(recorded.parameters.shapes.get(name, ()))
+    shapes = {own: shape if own == OWN_WEIGHT or own.startswith(OWN_SLOT) else () for own in called.values()}
+    renamed = {text: _named(own, shapes[own]).output() for text, own in called.items() if text != own}
     renamed |= {part.prefix + text: leaf for text, leaf in renamed.items()}
-    found = dict(zip(tensors, folded(with_leaves([*tensors.values()], renamed)), strict=True)) if tensors else {}
+    read = folded(with_leaves([*tensors.values()], renamed)) if tensors else []
+    found = dict(zip(tensors, with_whole_reductions(read), strict=True))
     if OWN_WEIGHT not in found:
         raise NotWritten(f"writes {identifier(name)} by an op that is not known")
     return Rule(

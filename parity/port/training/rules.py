@@ -1,19 +1,23 @@
 """Reads an optimizer that a script writes itself as a rule, and writes it: torch's where it is one, else its own class."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from parity.port.source.form import indented
 from parity.port.source.functions import Names
 from parity.port.tower.ops import CONST, FEED, Op, Tensor
 from parity.port.tower.terms import key_of
 from parity.port.training.patterns import Anything, Number, close, matches
 from parity.port.training.scalars import with_plain_numbers, written_statements
 from parity.port.training.values import FED_LEAF, leaves_of, rewritten
+from parity.port.training.whole import without_axes
 from parity.trace.escape import one_line
 
 OWN_GRADIENT, OWN_WEIGHT, OWN_RATE = "gradient", "weight", "learning_rate"
 OWN_SLOT, OWN_COUNTER = "slot ", "counter "  # what leaves are called, before their names
+RULE = "rule"  # of several, which one a group of weights has
 RESERVED = frozenset(["self", "group", "slots", "closure", "torch", "math", "like_tf"])  # names in the class
 
 
@@ -44,7 +48,7 @@ class Rule:
 
     def key(self, ids: dict[object, int]) -> tuple[object, ...]:
         """Returns what two rules share that are the same; `ids` is of `key_of`."""
-        return (*([*self.slots]), *(key_of(each, ids) for each in self.tensors))
+        return (*([*self.slots]), *(key_of(each, ids) for each in without_axes(self.tensors)))
 
 
 def with_rate(rule: Rule, is_counter: Callable[[str], bool]) -> Rule:
@@ -56,22 +60,27 @@ def with_rate(rule: Rule, is_counter: Callable[[str], bool]) -> Rule:
     """
     if rule.weight.kind != "Sub" or rule.weight.op.inputs[0].op.name != OWN_WEIGHT:
         return rule
-    tensor = rule.weight.op.inputs[1]
-    path: list[tuple[Op, int]] = []
-    while tensor.kind in ("Mul", "RealDiv"):
-        taken = tensor.op.inputs if tensor.kind == "Mul" else tensor.op.inputs[:1]
-        place = next((place for place, each in enumerate(taken) if _is_rate(each, is_counter)), None)
-        if place is not None:
-            leaf = Op(FEED, OWN_RATE, [], {}, [()], ["float32"]).output()
-            found = taken[place]
-            path.append((tensor.op, place))
-            return Rule(_along(rule.weight, path, leaf), rule.slots, rule.counters, found)
-        inner = next((place for place, each in enumerate(taken) if each.shape != ()), None)
-        if inner is None:
-            return rule
-        path.append((tensor.op, inner))
-        tensor = taken[inner]
-    return rule
+    found = _rate_in(rule.weight.op.inputs[1], is_counter)
+    if found is None:
+        return rule
+    path, rate = found
+    leaf = Op(FEED, OWN_RATE, [], {}, [()], ["float32"]).output()
+    return Rule(_along(rule.weight, path, leaf), rule.slots, rule.counters, rate)
+
+
+def _rate_in(tensor: Tensor, is_counter: Callable[[str], bool]) -> tuple[list[tuple[Op, int]], Tensor] | None:
+    """The way to the first factor of a product that is a rate, and the rate; None where there is none."""
+    if tensor.kind not in ("Mul", "RealDiv"):
+        return None
+    taken = tensor.op.inputs if tensor.kind == "Mul" else tensor.op.inputs[:1]
+    place = next((place for place, each in enumerate(taken) if _is_rate(each, is_counter)), None)
+    if place is not None:
+        return [(tensor.op, place)], taken[place]
+    for place, each in enumerate(taken):
+        found = _rate_in(each, is_counter)
+        if found is not None:
+            return [(tensor.op, place), *found[0]], found[1]
+    return None
 
 
 def _is_rate(tensor: Tensor, is_counter: Callable[[str], bool]) -> bool:
@@ -195,12 +204,12 @@ def _are_leaves(kept: Mapping[str, "Tensor | float"], called: Mapping[str, str])
 
 
 def class_lines(
-    rule: Rule, name: str, first: Mapping[str, tuple[float, float]], names: Names, line: str = ""
+    rules: Sequence[Rule], name: str, first: Mapping[str, tuple[float, float]], names: Names, line: str = ""
 ) -> list[str]:
     """Returns the class of an optimizer that a script writes itself.
 
     Args:
-      rule: for each weight.
+      rules: for each weight; of several, of the same slots and counters, each group of weights names its own.
       name: of the class.
       first: by slot or counter, the smallest and the largest number that is in it before the first step.
       names: where the script's own names come from.
@@ -209,30 +218,17 @@ def class_lines(
     Raises:
       NotWritten: an op is not known, or a slot begins with different numbers.
     """
+    rule, several = rules[0], len(rules) > 1
     counters = [*rule.counters]
-    called = {
-        OWN_GRADIENT: OWN_GRADIENT,
-        OWN_WEIGHT: OWN_WEIGHT,
-        OWN_RATE: OWN_RATE,
-        **{OWN_SLOT + each: each for each in rule.slots},
-    }
-    called |= {OWN_COUNTER + each: each for each in counters}
-    if len({*called.values()} | RESERVED) < len(called) + len(RESERVED):
-        raise NotWritten("has slots or counters whose names stand for something else in an optimizer")
-    foreign = sorted({leaf for each in rule.tensors for leaf in leaves_of(each)} - set(called))
-    if foreign:
-        raise NotWritten(f"takes {', '.join(foreign)}, which is neither the weight's own nor a counter")
-    marked = with_plain_numbers(rule.tensors, lambda leaf: leaf == OWN_RATE or leaf.startswith(OWN_COUNTER))
-    taken = _taken_from(marked[0])
-    statements, found, unknown = written_statements([taken or marked[0], *marked[1:]], called, names)
-    if unknown:
-        raise NotWritten(f"has ops that are not known: {', '.join(unknown)}")
-    texts = [each.text for each in found]
+    called = _called(rule)
+    updates = [_update(each, called, names) for each in rules]
     slots = {slot: _filled(slot, *first[slot]) for slot in rule.slots}
     given = "gradient, slots = weight.grad, self.state[weight]" if slots else "gradient = weight.grad"
-    return [
+    groups = "dict[str, Any]" if several else "nn.Parameter"
+    body = updates[0].statements if not several else _by_rule([each.statements for each in updates])
+    lines = [
         f"class {name}(torch.optim.Optimizer):{f'  # {one_line(line)}' if line else ''}",
-        "    def __init__(self, parameters: Iterable[nn.Parameter], lr: float) -> None:",
+        f"    def __init__(self, parameters: Iterable[{groups}], lr: float) -> None:",
         f"        super().__init__(parameters, {{{', '.join(_defaults(rule, first))}}})",
         *_slots_made(slots),
         "",
@@ -243,13 +239,57 @@ def class_lines(
         '            for weight in group["params"]:',
         f"                {given}",
         *([f"                {_read_from('slots', {each: each for each in slots})}"] if slots else []),
-        *(f"                {each}" for each in statements),
-        *(f"                {each}" for each in _stores(rule, texts, bool(taken))),
-        *(
-            f'            group["{each}"] = {text}'
-            for each, text in zip(counters, texts[1 + len(slots) :], strict=True)
-        ),
+        *(f"                {each}" for each in body),
+        *(f'            group["{each}"] = {text}' for each, text in zip(counters, updates[0].counters, strict=True)),
     ]
+    return [*indented(lines, 0)]
+
+
+class _Update(NamedTuple):
+    """What a rule does to one weight.
+
+    Fields:
+      statements: of it.
+      counters: expressions of what is left in the counters.
+    """
+
+    statements: list[str]
+    counters: list[str]
+
+
+def _called(rule: Rule) -> dict[str, str]:
+    """By leaf what it is called in the class."""
+    called = {
+        OWN_GRADIENT: OWN_GRADIENT,
+        OWN_WEIGHT: OWN_WEIGHT,
+        OWN_RATE: OWN_RATE,
+        **{OWN_SLOT + each: each for each in rule.slots},
+        **{OWN_COUNTER + each: each for each in rule.counters},
+    }
+    if len({*called.values()} | RESERVED) < len(called) + len(RESERVED):
+        raise NotWritten("has slots or counters whose names stand for something else in an optimizer")
+    return called
+
+
+def _update(rule: Rule, called: dict[str, str], names: Names) -> _Update:
+    foreign = sorted({leaf for each in rule.tensors for leaf in leaves_of(each)} - set(called))
+    if foreign:
+        raise NotWritten(f"takes {', '.join(foreign)}, which is neither the weight's own nor a counter")
+    marked = with_plain_numbers(rule.tensors, lambda leaf: leaf == OWN_RATE or leaf.startswith(OWN_COUNTER))
+    taken = _taken_from(marked[0])
+    statements, found, unknown = written_statements([taken or marked[0], *marked[1:]], called, names)
+    if unknown:
+        raise NotWritten(f"has ops that are not known: {', '.join(unknown)}")
+    texts = [each.text for each in found]
+    return _Update([*statements, *_stores(rule, texts, bool(taken))], texts[1 + len(rule.slots) :])
+
+
+def _by_rule(updates: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Each rule's statements, where a group names it."""
+    for number, statements in enumerate(updates):
+        last = number == len(updates) - 1
+        yield "else:" if last else f'{"elif" if number else "if"} group["{RULE}"] == {number}:'
+        yield from (f"    {each}" for each in statements)
 
 
 def _defaults(rule: Rule, first: Mapping[str, tuple[float, float]]) -> list[str]:

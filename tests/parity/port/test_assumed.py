@@ -28,6 +28,7 @@ def written(*nodes, loss="loss"):
     placeholders = [node(name, "Placeholder", dtype={"type": kind}) for name, kind in fed.items()]
     values = {f"feed/0/{name}": {"tensor": f"{name}:0", "dtype": "float32"} for name in fed}
     graph = SimpleNamespace(
+        definition={},
         nodes=[*placeholders, *nodes],
         variables={},
         runs=[{"values": {**values, "loss/0": {"tensor": f"{loss}:0"}}}],

@@ -61,7 +61,7 @@ def written(nodes, shapes=None, loss="loss"):
     """The body of the forward pass of a tower that is fed x, of shape [2, 3, 4], and whose loss is a mean."""
     nodes = [*nodes, const("axes", [0, 1])]
     run = {"values": {"loss/0": {"tensor": f"{loss}:0"}, "feed/0/x": {"tensor": "x:0", "dtype": "float32"}}}
-    graph = SimpleNamespace(nodes=[op("Placeholder", "x"), *nodes], variables={}, shapes={}, runs=[run])
+    graph = SimpleNamespace(definition={}, nodes=[op("Placeholder", "x"), *nodes], variables={}, shapes={}, runs=[run])
     step = SimpleNamespace(shape=lambda name: (2, 3, 4))
     part = SimpleNamespace(name="", prefix="", steps=[0], trace=SimpleNamespace(step=lambda number: step))
     unknown = {each["name"]: [(-1,)] * 4 for each in nodes if each["op"] != "Const"}
