@@ -124,6 +124,18 @@ def leaky_relu_gradient(inputs: Sequence[Tensor], attributes: Mapping[str, Any])
     return [tf.where(x > 0, dy, attributes["alpha"] * dy)]
 
 
+def max_pool_3d(inputs: Sequence[Tensor], attributes: Mapping[str, Any]) -> List[Tensor]:
+    """The largest of each image's windows, and of these the largest along the depth."""
+    (x,) = inputs
+    return [_largest(x, attributes)]
+
+
+def max_pool_3d_gradient(inputs: Sequence[Tensor], attributes: Mapping[str, Any]) -> List[Tensor]:
+    """The gradient of `max_pool_3d`; of two equal elements, which are a point without one, it may take the other."""
+    x, _, dy = inputs
+    return list(tf.gradients(_largest(x, attributes), x, dy))
+
+
 def accidental_hits(inputs: Sequence[Tensor], attributes: Mapping[str, Any]) -> List[Tensor]:
     """Where a sampled class is a true one: row, place in the sample, and what takes it out of the softmax.
 
@@ -150,6 +162,8 @@ EXPANSIONS = {
     "ResizeBilinearGrad": resize_bilinear_gradient,
     "LeakyRelu": leaky_relu,
     "LeakyReluGrad": leaky_relu_gradient,
+    "MaxPool3D": max_pool_3d,
+    "MaxPool3DGrad": max_pool_3d_gradient,
 }
 
 # Ops that may be given float64 and a float attribute, which is not what they compute with.
@@ -203,6 +217,18 @@ def _normalized(
     shape = _beside(attributes)
     inverse = tf.rsqrt(variance + attributes["epsilon"]) * scale
     return (x - tf.reshape(mean, shape)) * tf.reshape(inverse, shape) + tf.reshape(offset, shape)
+
+
+def _largest(x: Tensor, attributes: Mapping[str, Any]) -> Tensor:
+    _, depth, *window, _ = attributes["ksize"]
+    _, step, *steps, _ = attributes["strides"]
+    batch, length, height, width, channels = tf.unstack(tf.shape(x), 5)
+    images = tf.reshape(x, tf.stack([batch * length, height, width, channels]))
+    pooled = tf.nn.max_pool(images, [1, *window, 1], [1, *steps, 1], attributes["padding"])
+    _, height, width, _ = tf.unstack(tf.shape(pooled), 4)
+    columns = tf.reshape(pooled, tf.stack([batch, length, height * width, channels]))
+    pooled = tf.nn.max_pool(columns, [1, depth, 1, 1], [1, step, 1, 1], attributes["padding"])
+    return tf.reshape(pooled, tf.stack([batch, tf.shape(pooled)[1], height, width, channels]))
 
 
 def _lrn_base(x: Tensor, attributes: Mapping[str, Any]) -> Tuple[Tensor, Tensor]:
@@ -344,7 +370,7 @@ def _renamed(name: str, scope: str, handed: Mapping[str, str]) -> str:
 
 
 def _attributes(node: NodeDef) -> Dict[str, Any]:
-    found = {}
+    found: Dict[str, Any] = {}
     for name, attr in node.attr.items():
         kind = attr.WhichOneof("value")
         if kind == "f":
@@ -353,6 +379,8 @@ def _attributes(node: NodeDef) -> Dict[str, Any]:
             found[name] = getattr(attr, kind)
         elif kind == "s":
             found[name] = attr.s.decode("utf-8")
+        elif kind == "list":
+            found[name] = list(attr.list.i)
     return found
 
 

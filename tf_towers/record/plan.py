@@ -185,10 +185,11 @@ def make_plan(
         reasons.update((tensor.op.name, WITHOUT_DEBUGGER) for tensor in watched.values())
         watched = {}
     reductions = {
-        section.prefix + trace_name("loss", tower=number): tower.reduction
+        section.prefix + trace_name("loss", tower=number): reduction
         for section in sections
         for number, tower in enumerate(section.towers)
-        if tower.reduction
+        for reduction in [tower.reduction or _reduction_of_gradients(tower)]
+        if reduction
     }
     shares = {
         section.prefix + trace_name("feed", each.name, tower=number): each.share
@@ -200,6 +201,11 @@ def make_plan(
     by_hand = all(isinstance(section.apply.optimizer, HandWritten) for section in sections)
     names = [each.name for each in fetched]
     return RecordPlan(sections, observed, watched, own, reasons, names, reductions, shares, given if by_hand else {})
+
+
+def _reduction_of_gradients(tower: TowerFound) -> str:
+    """What TensorFlow differentiates of a loss with several elements is their sum; "" of any other."""
+    return "sum" if len(tower.losses) == 1 and tower.losses[0].shape.ndims else ""
 
 
 def _watched(sections: List[Section]) -> Dict[str, Tensor]:
