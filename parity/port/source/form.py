@@ -56,7 +56,9 @@ def _split(code: str, indent: str) -> list[str]:
             return [indent + head, *lines, indent + tail]
     start, expression = _expression(code)
     if not start:
-        return [indent + code]
+        # Arguments of a call that had room on one line, before the call stood further to the right.
+        parts = [each.strip() for each in _parts(code, ",") if each.strip()]
+        return [f"{indent}{each}," for each in parts] if len(parts) > 1 else [indent + code]
     operands = [*_operands(expression)]
     inner = indent + INDENT
     if len(inner + expression) <= LINE_WIDTH:

@@ -14,7 +14,7 @@ from parity.port.source.writer import NAMES_OF_PORTS, Refused, Writer
 from parity.port.tower.border import Border, border_of
 from parity.port.tower.cells import raise_cells, raise_dynamic_rnn
 from parity.port.tower.fold import fold, with_formulas
-from parity.port.tower.layers import raise_layers
+from parity.port.tower.layers import BATCH_NORM, raise_layers
 from parity.port.tower.lengths import with_lengths
 from parity.port.tower.loops import BODY, nest, raise_loops
 from parity.port.tower.moves import moves_in, moves_of, reached, with_batch_statistics, with_own_moves, without_gradient
@@ -63,6 +63,7 @@ class Written:
       frame: the first line of the script's function that makes the whole model, None where there is none.
       numbers: by name, what is fed the same in every recorded step and is a constant for that.
       lengths: lines of the script that are written with lengths of what was recorded, which it leaves open.
+      moved_by: the tower that moves the statistics.
     """
 
     forward: Function
@@ -72,6 +73,7 @@ class Written:
     frame: Frame | None = None
     numbers: dict[str, Array] = field(default_factory=dict)
     lengths: list[str] = field(default_factory=list)
+    moved_by: int = 0
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,8 @@ def write_part(
     count = len(ops_of([recorded.loss, *(each.value for each in recorded.writes)]))
     first = prepared(recorded)
     only = _first_towers_own(reader, first, towers)
+    moved_by = 0 if only or is_moving(first) else moving_tower(reader, towers)
+    first = prepared(reader.tower(moved_by)) if moved_by else first
     kept = [each for each in terms_of(first.loss) if each not in only]
     common, own = with_decay(kept), with_decay(only)
     moves = moves_of(first, ops_of([*common, *own]))
@@ -141,7 +145,23 @@ def write_part(
     loss, more = _loss(first, border, (common, own), (section, several), parameters, names)
     lengths = [names.lines(each) or each.kind for each in with_lengths(_with_bodies(border), _stops_of)]
     whole = whole_call(border.model, names.frames)
-    return Written(forward, loss, count, refused + more, whole, recorded.numbers, [*dict.fromkeys(lengths)])
+    numbers = recorded.numbers
+    return Written(forward, loss, count, refused + more, whole, numbers, [*dict.fromkeys(lengths)], moved_by)
+
+
+def is_moving(tower: Tower) -> bool:
+    """Returns whether a tower, as it is written, moves a statistic."""
+    layers = (op for op in ops_of([tower.loss]) if op.kind == BATCH_NORM)
+    moved = any(op.attributes.get(name) for op in layers for name in ("mean", "variance"))
+    return moved or any(each.after is not None and each.is_statistic for each in tower.writes)
+
+
+def moving_tower(reader: Reader, towers: int) -> int:
+    """Returns the tower by whose numbers statistics are moved, where the first one's move none; 0 where none do.
+
+    It is the last one where a script keeps the UPDATE_OPS of the scope that its loop over the towers ends with.
+    """
+    return next((number for number in range(1, towers) if is_moving(prepared(reader.tower(number)))), 0)
 
 
 def _with_bodies(border: Border) -> Iterator[Op]:

@@ -114,8 +114,8 @@ def port_of(directory: Path, in_plain_torch: bool = False) -> Port:
     plain = Plain() if in_plain_torch else None
     parameters, written = _written(trace, readers, parts, names, plain)
     trainings = [
-        training_of(Recorded(part, graph, reader, parameters, names, len(parts) > 1))
-        for reader, part in zip(readers, parts, strict=True)
+        training_of(Recorded(part, graph, reader, parameters, names, len(parts) > 1, one.moved_by))
+        for reader, part, one in zip(readers, parts, written, strict=True)
     ]
     for each in trainings if plain is not None else ():
         each.blocks = plain.optimizers(each.blocks) if plain is not None else each.blocks

@@ -80,6 +80,7 @@ class Recorded:
       parameters: of the module, complete.
       names: where names and lines come from.
       several: whether the script has several optimizers.
+      moved_by: the tower that moves the statistics.
     """
 
     part: Part
@@ -88,6 +89,7 @@ class Recorded:
     parameters: Parameters
     names: Names
     several: bool
+    moved_by: int = 0
 
     @property
     def section(self) -> str:
@@ -142,7 +144,7 @@ def _write_optimizer(recorded: Recorded, found: Training, call: str, rate: Rate,
         found.missing.append(("the learning rate", "", rate.missing))
         return
     own = _chosen(recorded, _trained(recorded))
-    hooks = [*_hooks(recorded, found, own.expression)]
+    hooks = [*_hooks(recorded, found, own.expression), *sharing_of(recorded)]
     if groups:
         lines = own.lines if hooks and own.expression != ALL_PARAMETERS else []
         own = _Chosen(groups.expression, [*lines, *groups.lines])
@@ -185,12 +187,21 @@ def _hooks(recorded: Recorded, found: Training, parameters: str) -> Iterator[str
         yield from others
 
 
-def _hook(name: str, statements: Sequence[str], comment: str) -> Iterator[str]:
+def _hook(name: str, statements: Sequence[str], comment: str, when: str = "pre") -> Iterator[str]:
     yield ""
     yield f"def {name}(*_: object) -> None:{f'  # {one_line(comment)}' if comment else ''}"
     yield from (f"    {each}" for each in statements)
     yield ""
-    yield f"optimizer.register_step_pre_hook({name})"
+    yield f"optimizer.register_step_{when}_hook({name})"
+
+
+def sharing_of(recorded: Recorded) -> Iterator[str]:
+    """Yields the hook that gives every rank the statistics of the one whose tower moves them; DDP would send rank 0's."""
+    if recorded.moved_by:
+        last = recorded.moved_by == recorded.part.towers - 1
+        rank = "torch.distributed.get_world_size() - 1" if last else str(recorded.moved_by)
+        statements = ["for buffer in model.buffers():", f"    torch.distributed.broadcast(buffer, {rank})"]
+        yield from _hook("share", statements, f"tower {recorded.moved_by} of the script moves the statistics", "post")
 
 
 def _combined_otherwise(recorded: Recorded, found: Training) -> Iterator[str]:

@@ -65,3 +65,10 @@ def test_wrapped_lines_are_the_same_statement(code):
     lines = ["def f():", *wrapped(code, "    ")]
     assert len(lines) > 2
     assert ast.unparse(ast.parse("\n".join(lines))) == ast.unparse(ast.parse(f"def f():\n    {code}"))
+
+
+def test_arguments_on_one_line_get_a_line_each_where_the_call_moves_to_the_right():
+    names = ["the_argument_of_a_call", *(f"argument_{name}_of_a_call" for name in "bcde")]
+    lines = wrapped(f"x = call({', '.join(names)})", "    ")
+    assert lines == ["    x = call(", f"        {', '.join(names)}", "    )"]
+    assert [*indented(lines)] == ["        x = call(", *(f"            {name}," for name in names), "        )"]

@@ -1,15 +1,19 @@
 """Statistics that are no layer's are written op by op, as TensorFlow's zero-debiased averages are."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from parity.port.source import program  # noqa: F401  it fills the tables of writers
+from parity.port.source.functions import is_moving, moving_tower, prepared
 from parity.port.source.moves import write_moves
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Writer
 from parity.port.tower.moves import moves_of, with_own_moves
 from parity.port.tower.ops import CONST, FEED, VARIABLE, Op, Tower, Write
 from parity.port.tower.statistics import moved
+from parity.port.training.optimizer import sharing_of
 
 STATES = ("mean/biased", "mean/local_step")
 
@@ -106,3 +110,25 @@ def test_a_rate_that_is_not_known_leaves_the_statistic():
     rate = op("State", name="rate")
     one = Averaged("tower_0", 0, decay=rate)
     assert moves_of(with_own_moves(Tower(one.model.output(), writes=one.writes)), []) == []
+
+
+def towers_of(own, writes):
+    """Makes the towers anew each time, as they are read."""
+    made = [Averaged("tower_0", 0), Averaged("tower_1", 20)]
+    return Tower(made[own].model.output(), writes=[write for each in writes for write in made[each].writes])
+
+
+@pytest.mark.parametrize(("writes", "number"), [([1], 1), ([0], 0), ([0, 1], 0), ([], 0)])
+def test_the_tower_that_moves_the_statistics_is_the_one_that_is_written(writes, number):
+    reader = SimpleNamespace(tower=lambda own: towers_of(own, writes))
+    first = is_moving(prepared(reader.tower(0)))
+    assert first == (0 in writes)
+    assert (0 if first else moving_tower(reader, 2)) == number
+
+
+@pytest.mark.parametrize(("towers", "rank"), [(2, "torch.distributed.get_world_size() - 1"), (3, "1")])
+def test_every_rank_takes_the_statistics_of_the_tower_that_moves_them(towers, rank):
+    lines = [*sharing_of(SimpleNamespace(moved_by=1, part=SimpleNamespace(towers=towers)))]
+    assert f"        torch.distributed.broadcast(buffer, {rank})" in lines
+    assert lines[-1] == "optimizer.register_step_post_hook(share)"
+    assert not [*sharing_of(SimpleNamespace(moved_by=0, part=SimpleNamespace(towers=towers)))]

@@ -62,6 +62,14 @@ def test_steps_that_are_no_whole_numbers_are_counted_in_float64():
     assert written(tower.loss)[0] == "x * torch.arange(0.0, 0.4, 0.1, dtype=torch.float64).to(self.w)"
 
 
+def test_a_range_to_what_is_computed_is_left_to_be_written():
+    writer = Writer(Parameters({"w": (4,)}, {"w": "var"}), "self", {})
+    stop = fed("stop")
+    writer.call_it(stop, "stop")
+    writer.write([op("Range", (4,), constant(0.0), stop, constant(1.0)).op], [])
+    assert [each.kind for each in writer.refused] == ["Range"]
+
+
 @pytest.mark.parametrize(
     ("numbers", "text", "dtype"),
     [([0.299, 0.587], "x * self.c.to(self.w.dtype)", ", dtype=torch.float64"), ([0.5, 3.0], "x * self.c", "")],

@@ -32,7 +32,9 @@ def _depth_to_space(writer: Writer, op: Op) -> Code:
 
 
 @writes("Range")
-def _range(writer: Writer, op: Op) -> Code:
+def _range(writer: Writer, op: Op) -> Code | None:
+    if any(each.kind != CONST for each in op.inputs):
+        return None
     first, stop, step = (each.value.item() for each in op.inputs)
     # Of whole numbers exact in every precision; of others arange would compute in float32.
     whole_numbers = all(float(each).is_integer() for each in (first, stop, step))
