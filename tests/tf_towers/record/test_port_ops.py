@@ -30,7 +30,7 @@ kinked: Abs Cast Ceil Elu Equal Floor Greater GreaterEqual IsFinite IsInf IsNan 
     LogicalAnd LogicalNot LogicalOr Maximum Minimum NotEqual Relu Relu6 Rint Round Select Selu Sign
     StopGradient
 arithmetic: ArgMax ArgMin BiasAdd DivNoNan FloorDiv FloorMod L2Loss LogSoftmax MatMul MatrixDeterminant
-    MatrixDiag MatrixInverse Pow RealDiv Softmax SquaredDifference StridedSlice
+    MatrixDiag MatrixInverse Pow Range RealDiv Softmax SquaredDifference StridedSlice
 reductions: Add All Any BatchMatMulV2 Cumprod Cumsum Max Min Prod Reshape Sum TopKV2 Transpose
 rearranged: BroadcastTo ConcatV2 ExpandDims GatherNd GatherV2 MatrixBandPart MatrixDiagPart MirrorPad OneHot
     Pack Pad PadV2 ReverseV2 Roll ScatterNd SegmentSum Slice Split SplitV Squeeze Tile Unpack
