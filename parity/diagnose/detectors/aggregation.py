@@ -115,7 +115,7 @@ def cause_of_towers(weights: list[float], close: float) -> Cause:
     # close is relative to 1, since a right tower counts once.
     silent = [tower for tower, weight in enumerate(weights) if abs(weight) <= close]
     variant = "one" if len(silent) == len(weights) - 1 else "left out" if silent else "unequal"
-    shown = ", ".join(f"{weight:.6g}" for weight in weights)
+    shown = ", ".join("0" if tower in silent else f"{weight:.6g}" for tower, weight in enumerate(weights))
     return build_cause(
         "some_towers",
         variant,
