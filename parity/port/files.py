@@ -2,9 +2,12 @@
 
 import difflib
 import hashlib
+import itertools
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
+from parity.port.errors import PortError
 from parity.report.atomic import appearing
 
 MANIFEST = "port.json"
@@ -26,19 +29,24 @@ def write_files(folder: Path, files: dict[str, str]) -> dict[Path, str]:
     for name, text in files.items():
         path = folder / name
         edited = _edited(path, known.get(name), text)
-        target = path.with_name(f"{path.stem}.new{path.suffix}") if edited is not None else path
+        target = path if edited is None else _beside(path, known, text)
         with appearing(target) as file:
             file.write(text.encode())
-        if edited is None:
-            known[name] = _digest(text)
-            written[target] = ""
-        else:
-            written[target] = "".join(
-                difflib.unified_diff(edited.splitlines(True), text.splitlines(True), str(path), str(target))
-            )
+        known[target.name] = _digest(text)
+        lines = (edited or "").splitlines(True), text.splitlines(True)
+        written[target] = "" if edited is None else "".join(difflib.unified_diff(*lines, str(path), str(target)))
     with appearing(folder / MANIFEST) as file:
         file.write((json.dumps({"format": MANIFEST_FORMAT, "files": known}, indent=1) + "\n").encode())
     return written
+
+
+def _beside(path: Path, known: Mapping[str, str], text: str) -> Path:
+    """A name for what cannot take a file's own: of one that was written there before, and edited too, the next."""
+    for number in itertools.count(1):
+        target = path.with_name(f"{path.stem}.new{number if number > 1 else ''}{path.suffix}")
+        if _edited(target, known.get(target.name), text) is None:
+            return target
+    raise AssertionError
 
 
 def _edited(path: Path, digest: str | None, text: str) -> str | None:
@@ -54,14 +62,18 @@ def _digest(text: str) -> str:
 
 
 def _known(folder: Path) -> dict[str, str]:
-    try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    path = folder / MANIFEST
+    if not path.exists():
         return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = None
     if (
         not isinstance(found, dict)
         or found.get("format") != MANIFEST_FORMAT
         or not isinstance(found.get("files"), dict)
     ):
-        return {}
+        # Somebody's own file would be lost under the list of what was written.
+        raise PortError(f"port: expected {path} to list what was written there, got another file. Name another --out.")
     return {str(name): str(digest) for name, digest in found["files"].items()}

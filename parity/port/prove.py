@@ -19,7 +19,7 @@ from parity.port.scripts.sections import Program, Section, turns_of
 from parity.port.scripts.train import MOST_CHARACTERS_OF_A_LINE, source_of
 from parity.port.scripts.updates import TRAIN, not_trained
 from parity.port.source.code import identifier
-from parity.port.source.program import Port
+from parity.port.source.program import Missing, Port
 from parity.port.training.rates import RATE_ARGUMENT
 from parity.trace import GLOBAL_STEP, Trace
 from parity.worker.launch import DEFAULT_SILENCE
@@ -30,6 +30,7 @@ OPTIMIZER, SCHEDULE, AVERAGES_FUNCTION = "optimizer", "schedule", "averages"  # 
 WRITTEN_FILE, WRITTEN_MAPPING = f"{MODULE}.py", f"{MODULE}.toml"
 RATES_MODULE = "recorded_rates"  # module of the proof
 UNPROVEN = "UNPROVEN"
+NOT_IN_A_PORT = ("what fills the inputs", "evaluation")
 
 
 def write_port(port: Port, folder: Path, proof: Result | None, trace: Path) -> dict[Path, str]:
@@ -65,10 +66,10 @@ def program_of(port: Port) -> Program:
     return Program(port.script, sections, initial, statistics, turns, port.inputs)
 
 
-def left_of_program(port: Port) -> list[tuple[str, str]]:
-    """Returns what of a port's training program is left to write by hand beside the data side: (what, why)."""
+def left_of_program(port: Port) -> list[Missing]:
+    """Returns what of a port's training program is left to write by hand beside the data side."""
     why = not_trained(program_of(port))
-    return [(f"{TRAIN}()", f"is left to write, for the script {why}")] if why else []
+    return [Missing(f"{TRAIN}()", "", f"is left to write, for the script {why}")] if why else []
 
 
 def suffixes_of(parts: Sequence[Part]) -> dict[str, str]:
@@ -215,8 +216,8 @@ def docstring(port: Port, proof: Result | None) -> str:
         *(trained(port, proof) if proof is not None and proof.verdict == "same" else []),
         *port.assumed,
         *port.plainly,
-        *_unjudged(port),
-        "Not in here: what fills the inputs, evaluation.",
+        *unjudged(port),
+        f"Not in here: {', '.join(NOT_IN_A_PORT)}.",
         "",
     ]
     return "\n".join(wrapped for line in lines for wrapped in textwrap.wrap(line, MOST_CHARACTERS_OF_A_LINE) or [""])
@@ -234,7 +235,7 @@ def trained(port: Port, proof: Result | None) -> list[str]:
         return textwrap.wrap(proven, MOST_CHARACTERS_OF_A_LINE)
     left = left_of_program(port)
     if left:
-        return [f"{UNPROVEN}: {' '.join(left[0])}."]
+        return [f"{UNPROVEN}: {left[0].what} {left[0].why}."]
     why = next((note for note in notes if NOT_TRAINED.partition("{")[0] in note), "train() was not run")
     return [
         f"{UNPROVEN}: {why}."
@@ -243,7 +244,8 @@ def trained(port: Port, proof: Result | None) -> list[str]:
     ]
 
 
-def _unjudged(port: Port) -> list[str]:
+def unjudged(port: Port) -> list[str]:
+    """Returns sentences on what a port has and no replay judges."""
     named = [f"{each.averages}()" for each in port.trainings.values() if each.averages]
     return [f"Not judged: {', '.join(named)}, the moving averages of the weights."] if named else []
 

@@ -1,5 +1,6 @@
 """Shows results to people and to machines."""
 
+from parity.report.failure import nothing_compared as nothing_compared
 from parity.report.failure import print_failure as print_failure
 from parity.report.failure import write_failure as write_failure
 from parity.report.failure import write_junit_of_failure as write_junit_of_failure

@@ -79,7 +79,7 @@ def write_failure(error: BaseException, path: Path) -> None:
     """Writes the same for machines: verdict `incomparable`, no level run, and the key `error`."""
     failure = described(error)
     found: dict[str, Any] = {"message": failure.message, "side": failure.side or None, "traceback": failure.traceback}
-    write_json(_nothing_compared(), path, found)
+    write_json(nothing_compared(), path, found)
 
 
 def write_junit_of_failure(error: BaseException, path: Path) -> None:
@@ -99,11 +99,17 @@ def write_failure_to(kind: str, error: BaseException, path: Path) -> None:
     if kind in ("json", "junit"):
         (write_failure if kind == "json" else write_junit_of_failure)(error, path)
     else:
-        result = _nothing_compared([described(error).message])
+        result = nothing_compared([described(error).message])
         (write_html if kind == "html" else write_markdown)(result, path, "nothing could be compared")
 
 
-def _nothing_compared(notes: Sequence[str] = ()) -> Result:
+def nothing_compared(notes: Sequence[str] = (), why: str = "nothing could be compared") -> Result:
+    """Returns the result of a comparison that was not made.
+
+    Args:
+      notes: on it.
+      why: the reason that each level gives.
+    """
     # The keys of a file with a verdict, so that what reads these files needs no second form.
-    levels = {name: Level(name, "not_run", "nothing could be compared") for name in LEVELS_IN_ORDER}
+    levels = {name: Level(name, "not_run", why) for name in LEVELS_IN_ORDER}
     return Result(levels, {}, {}, notes=list(notes))

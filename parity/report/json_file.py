@@ -17,7 +17,13 @@ from parity.report.view import account
 KINDS: dict[str, Any] = {"step": np.int64, "constant": np.bool_}
 
 
-def write_json(result: Result, path: Path, error: dict[str, Any] | None = None, power: Power | None = None) -> None:
+def write_json(
+    result: Result,
+    path: Path,
+    error: dict[str, Any] | None = None,
+    power: Power | None = None,
+    port: dict[str, Any] | None = None,
+) -> None:
     """Writes the result to `path`, and every check to ``<path without suffix>.checks.npz`` beside it.
 
     Beside standard output or a device there is no table. Both appear whole or not at all, the table first. Numbers that are
@@ -28,10 +34,13 @@ def write_json(result: Result, path: Path, error: dict[str, Any] | None = None, 
       path: the JSON file to make.
       error: why nothing could be compared: `message`, `side`, `traceback`; None where something was.
       power: what planted bugs showed; None where none were planted.
+      port: what was written before it was proven, as JSON values; None where nothing was.
     """
     prove = power_as_json(power) if power is not None else None
     # Made in full before any file is opened: what cannot be said in JSON leaves no file behind.
-    whole = json.dumps({**as_json(result), "error": error, "prove": prove}, indent=2, allow_nan=False) + "\n"
+    written = {} if port is None else {"port": port}
+    keys = {**as_json(result), "error": error, "prove": prove, **written}
+    whole = json.dumps(keys, indent=2, allow_nan=False) + "\n"
     # The table first: who waits for the JSON finds both.
     if not is_stream(path):
         with appearing(path.with_suffix(".checks.npz")) as file:

@@ -50,11 +50,18 @@ class Missing(NamedTuple):
       what: the op, or the part of the training.
       where: the line of the script, "" where it is not known.
       why: in words, with shapes.
+      kind: what parts of a kind are counted by: the type of an op.
     """
 
     what: str
     where: str
     why: str
+    kind: str = ""
+
+    @property
+    def counted_as(self) -> str:
+        """What it is counted under."""
+        return self.kind or self.what
 
 
 class Port(NamedTuple):
@@ -129,7 +136,7 @@ def port_of(directory: Path, in_plain_torch: bool = False) -> Port:
         sum(one.ops for one in written),
         {part.name: one.loss.name for part, one in zip(parts, written, strict=True)},
         {part.name: training for part, training in zip(parts, trainings, strict=True)},
-        [Missing(f"{each.kind} {each.name}", each.line, _shapes_in_words(each)) for each in refused]
+        [Missing(f"{each.kind} {each.name}", each.line, _shapes_in_words(each), each.kind) for each in refused]
         + [Missing(*each) for training in trainings for each in training.missing]
         + [*_statistics_left(trace, parameters)],
         parameters,
@@ -194,7 +201,7 @@ def _statistics_left(trace: Trace, parameters: Parameters) -> Iterator[Missing]:
     mapped = parameters.mapping()
     for name, entry in trace.variables.items():
         if entry["kind"] == "statistic" and name not in mapped:
-            yield Missing(f"the statistic {name}", "", "is moved in a way that no layer has")
+            yield Missing(f"the statistic {name}", "", "is moved in a way that no layer has", "statistic")
 
 
 def _body(parameters: Parameters, written: list[Written], trainings: Iterable[Training]) -> str:

@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from parity.cli import main
-from parity.port.files import write_files
 from parity.port.prove import prove_folder
 from parity.port.source.program import port_of
 from parity.trace.escape import in_docstring
@@ -39,8 +38,15 @@ def trace_of(recorded, request):
 
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_a_port_is_written_and_proven_without_an_edit(trace_of, tmp_path, name, capsys):
-    assert main(["port", str(trace_of(name)), "--out", str(tmp_path / name), "--quiet"]) == 0
+    result = tmp_path / "result.json"
+    assert main(["port", str(trace_of(name)), "--out", str(tmp_path / name), "--quiet", "--json", str(result)]) == 0
     assert "verdict: same" in capsys.readouterr().out
+    judged = json.loads(result.read_text())
+    assert (judged["verdict"], judged["error"], judged["port"]["missing"]) == ("same", None, [])
+    rests_on = judged["port"]["rests_on"]
+    assert (rests_on["towers"], rests_on["levels"]) == (2, ["function", "float32"])
+    assert rests_on["tensors"] > rests_on["tensors_of_train"] > 0
+    assert "train() itself on 2 ranks in float64" in rests_on["train"][0]
     assert "Proven same" in (tmp_path / name / "port.py").read_text()
     for file in ("port.py", "train.py"):
         assert "train() itself on 2 ranks in float64" in (tmp_path / name / file).read_text()
@@ -175,19 +181,33 @@ def test_what_cannot_be_written_is_named_and_exits_with_3(trace_of, tmp_path, ca
     for node in graph["definition"]["node"]:
         node["op"] = node["op"].replace("Relu", "Digamma")
     (tmp_path / "trace" / "graph.json").write_text(json.dumps(graph))
-    assert main(["port", str(tmp_path / "trace"), "--out", str(tmp_path / "port")]) == 3
-    assert "Digamma tower_0/model/Relu takes (4, 3, 3, 4)" in capsys.readouterr().err
+    assert main(["port", str(tmp_path / "trace"), "--out", str(tmp_path / "port"), "--json", "-"]) == 3
+    shown = capsys.readouterr()
+    assert "Digamma tower_0/model/Relu takes (4, 3, 3, 4)" in shown.err
+    assert "1 parts are left to write by hand (1 Digamma); nothing was proven" in shown.err
+    judged = json.loads(shown.out)
+    assert judged["verdict"] == "incomparable" and judged["levels"]["function"]["verdict"] == "not_run"
+    (missing,) = judged["port"]["missing"]
+    assert (missing["kind"], missing["what"]) == ("Digamma", "Digamma tower_0/model/Relu")
+    assert missing["where"].startswith("split_sum.py:") and "takes (4, 3, 3, 4)" in missing["why"]
+    assert (judged["port"]["missing_count"], judged["port"]["missing_by_kind"]) == (1, {"Digamma": 1})
     assert "UNPROVEN" in (tmp_path / "port" / "port.py").read_text()
 
 
-def test_an_edited_port_is_not_overwritten(tmp_path):
-    assert write_files(tmp_path, {"port.py": "first\n"}) == {tmp_path / "port.py": ""}
-    assert write_files(tmp_path, {"port.py": "second\n"}) == {tmp_path / "port.py": ""}
-    (tmp_path / "port.py").write_text("mine\n")
-    ((path, difference),) = write_files(tmp_path, {"port.py": "third\n"}).items()
-    assert path == tmp_path / "port.new.py"
-    assert (tmp_path / "port.py").read_text() == "mine\n"
-    assert "-mine" in difference and "+third" in difference
+def test_a_port_that_is_written_anew_leaves_every_edited_file_and_proves_what_it_wrote(trace_of, tmp_path, capsys):
+    words = ["port", str(trace_of("split_sum")), "--out", str(tmp_path / "port"), "--no-prove"]
+    assert main(words) == 0
+    names = ("port.py", "port.toml", "train.py", "test_port.py")
+    for name in names:
+        with (tmp_path / "port" / name).open("a") as file:
+            file.write("# mine\n")
+    capsys.readouterr()
+    assert main([*words, "--json", str(tmp_path / "result.json")]) == 0
+    shown, files = capsys.readouterr().out, json.loads((tmp_path / "result.json").read_text())["port"]["files"]
+    assert shown.count("stays as it is; the difference:") == shown.count("-# mine") == len(names)
+    assert [(file["edited"], "-# mine" in file["difference"]) for file in files] == [(True, True)] * len(names)
+    for name in names:
+        assert (tmp_path / "port" / name).read_text().endswith("# mine\n")
 
 
 @pytest.mark.parametrize("text", ['"""\nimport os', "a\\", "line\rother", "\x1b[31m", "\u2028next"])
