@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parity.port.errors import PortError
@@ -143,7 +143,9 @@ def write_part(
     forward, refused = _forward(border, moves, section, several, parameters, names)
     parameters.is_whole = not several  # another optimizer's part adds what only it reads
     loss, more = _loss(first, border, (common, own), (section, several), parameters, names)
-    lengths = [names.lines(each) or each.kind for each in with_lengths(_with_bodies(border), _stops_of)]
+    # A statistic that makes up for a count of examples, as an unbiased variance does, has that count's number in it.
+    written = dict.fromkeys([*border.model, *border.loss, *ops_of([each.after for each in moves if each.after])])
+    lengths = [names.lines(each) or each.kind for each in with_lengths(_with_bodies(written), _stops_of)]
     whole = whole_call(border.model, names.frames)
     numbers = recorded.numbers
     return Written(forward, loss, count, refused + more, whole, numbers, [*dict.fromkeys(lengths)], moved_by)
@@ -164,9 +166,9 @@ def moving_tower(reader: Reader, towers: int) -> int:
     return next((number for number in range(1, towers) if is_moving(prepared(reader.tower(number)))), 0)
 
 
-def _with_bodies(border: Border) -> Iterator[Op]:
+def _with_bodies(ops: Iterable[Op]) -> Iterator[Op]:
     """All ops, those in loops too."""
-    pending = [*border.model, *border.loss]
+    pending = [*ops]
     while pending:
         op = pending.pop(0)
         yield op

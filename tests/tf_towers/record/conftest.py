@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from support.forks import forking
 
@@ -71,6 +72,17 @@ def run_recorded(python: str, script: Path, *words: str, options=("--no-shadow",
     return Recorded(done.returncode, done.stdout, done.stderr, out)
 
 
+def arguments_of_served(python: str, folder: Path) -> list[str]:
+    """What has served.py train one step: its checkpoint, of first values, and its batch are left in a folder."""
+    random = np.random.RandomState(0)
+    np.savez(folder / "in.npz", x=random.randn(6, 4), y=random.randn(6, 2))
+    words = ["train", *(str(folder / name) for name in ("model.ckpt", "in.npz", "out.npz")), "float32"]
+    script = Path(__file__).with_name("first_checkpoint.py")
+    done = run_bare(python, script, str(SCRIPTS / "served.py"), *words, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return words
+
+
 @pytest.fixture(scope="session")
 def tf_python(tf_python: str) -> Iterator[str]:
     """Both TensorFlows; scripts run in forks, where it is imported: `this_python` starts anew."""
@@ -87,8 +99,9 @@ def recorded(tf_python: str, tmp_path_factory: pytest.TempPathFactory) -> Callab
         if name not in known:
             folder = tmp_path_factory.mktemp(name)
             saved = str(folder / "saved.npz")
+            words = arguments_of_served(tf_python, folder) if name == "served" else []
             known[name] = run_recorded(
-                tf_python, SCRIPTS / f"{name}.py", options=(), cwd=folder, SAVE=saved, **MORE.get(name, {})
+                tf_python, SCRIPTS / f"{name}.py", *words, options=(), cwd=folder, SAVE=saved, **MORE.get(name, {})
             )
         return known[name]
 
