@@ -29,7 +29,7 @@ def write_files(folder: Path, files: dict[str, str]) -> dict[Path, str]:
     for name, text in files.items():
         path = folder / name
         edited = _edited(path, known.get(name), text)
-        target = path if edited is None else _beside(path, known, text)
+        target = path if edited is None else _free_name(path, known, text)
         with appearing(target) as file:
             file.write(text.encode())
         known[target.name] = _digest(text)
@@ -40,7 +40,7 @@ def write_files(folder: Path, files: dict[str, str]) -> dict[Path, str]:
     return written
 
 
-def _beside(path: Path, known: Mapping[str, str], text: str) -> Path:
+def _free_name(path: Path, known: Mapping[str, str], text: str) -> Path:
     """A name for what cannot take a file's own: of one that was written there before, and edited too, the next."""
     for number in itertools.count(1):
         target = path.with_name(f"{path.stem}.new{number if number > 1 else ''}{path.suffix}")
