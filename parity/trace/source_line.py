@@ -61,7 +61,7 @@ class UsersLines(object):
     def __init__(self, *libraries: Any) -> None:
         folders = [os.path.dirname(os.path.abspath(each.__file__)) for each in libraries]
         standard = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
-        self._others = tuple(folder + os.sep for folder in [*OURS, *folders, *standard] if folder)
+        self._others = tuple(folder + os.sep for folder in [*OURS, *folders, *standard])
         self._known: Dict[str, bool] = {}  # every op of a graph has a stack of frames, of the same few files
         linecache.checkcache()  # a long-lived process has read the files of an earlier case
 

@@ -19,7 +19,7 @@ from parity.port.source.classes import Classes
 from parity.port.source.parameters import Parameters
 from parity.port.source.writer import Refused
 from parity.trace import TraceWriter
-from parity.trace.escape import identifier, in_docstring, one_line, printable, python_string, toml_string
+from parity.trace.escape import identifier, in_docstring, is_argument, one_line, printable, python_string, toml_string
 
 ANY = st.text(st.characters(codec=None), max_size=20) | st.text("\"\\\n\r\t\0\x1b\x7f\u2028\u202e{}#'a1", max_size=20)
 # ESC, NUL, a mark that turns the direction of text, the separator of lines that str.splitlines knows, a lone surrogate.
@@ -129,3 +129,19 @@ def test_one_module_opens_consoles():
         str(path) for path in Path(parity.__file__).parent.rglob("*.py") if opening.search(path.read_text("utf-8"))
     ]
     assert [Path(each).name for each in found] == ["console.py"], "use parity.report.console.open_console"
+
+
+@pytest.mark.parametrize(
+    ("name", "can"),
+    [("x", True), ("größe", True), ("x1", True), ("1x", False), ("a b", False), ("lambda", False), ("", False)],
+)
+def test_an_argument_is_a_name_that_is_no_word_of_the_language(name, can):
+    assert is_argument(name) is can
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("a/b:0", "a_b_0"), ("1x", "v_1x"), ("", "v_"), ("class", "class_"), ("größe", "gr__e")]
+)
+def test_an_identifier_is_the_text_but_for_what_no_name_can_hold(text, name):
+    assert identifier(text) == name
+    assert identifier("1", "layer") == "layer_1"

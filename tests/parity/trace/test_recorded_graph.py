@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from parity.trace import RecordedGraph, TraceError, TraceWriter, read_graph, write_graph
+from parity.trace.graph import reduce_value
 
 GRAPH = RecordedGraph(
     {"node": [{"name": "x", "op": "Placeholder"}, {"name": "w", "op": "VariableV2"}]},
@@ -179,3 +181,20 @@ def test_a_new_trace_in_the_same_folder_has_neither_the_old_graph_nor_the_old_sh
     (out / "shadow.json").write_text("{}")
     TraceWriter(out, {"package": "test"}).close()
     assert sorted(path.name for path in out.iterdir()) == ["trace.json"]
+
+
+@pytest.mark.parametrize(
+    ("reduction", "dtype", "reduced"),
+    [
+        ("mean", "float32", 2.0),
+        ("sum", "float32", 6.0),
+        ("mean", "int32", 2),
+        ("sum", "int32", 6),
+        ("", "float32", None),
+    ],
+)
+def test_losses_by_example_are_reduced_to_a_scalar_of_their_dtype(reduction, dtype, reduced):
+    value = np.array([1, 2, 3], dtype)
+    found = reduce_value(value.tolist() if not reduction else value, reduction)
+    assert found.tolist() == (reduced if reduction else [1, 2, 3])
+    assert not reduction or found.dtype == dtype

@@ -193,6 +193,7 @@ def test_a_trace_says_who_wrote_it_and_in_which_version_of_the_format(tmp_path):
     write(tmp_path).close()
     meta = json.loads((tmp_path / "trace.json").read_text())
     assert (meta["format"], meta["format_version"], meta["steps"]) == ("tower-parity-trace", 1, 1)
+    assert list(meta) == sorted(meta), "the same trace is the same bytes"
     assert Trace(tmp_path).producer == {
         "package": "test",
         "python": platform.python_version(),

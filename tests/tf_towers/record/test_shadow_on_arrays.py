@@ -213,3 +213,110 @@ def test_a_step_at_a_kink_is_made_once_more_from_weights_that_are_moved(tf, tmp_
         assert file.names() == ["loss/0", "grad/w", "var/w", "state/step", "var/v"]
         assert file.read("state/step") == 7 and 0.0 < abs(float(file.read("var/v")[0]) - 5.0) <= 5.0 * 2.0**-30
         assert file.read("grad/w")[1] == pytest.approx(2.0) and bool(file.read("grad/w")[1] != 2.0) is of_inputs
+
+
+def _draws(recorded, asked, shaped):
+    import numpy as np
+
+    from tf_towers.shadow.random_ops import Drawn
+
+    drawn = Drawn("noise/0/while/mask", np.float64, shaped)
+    drawn.fill({"noise/0/while/mask": np.array(recorded, np.float32)} if recorded is not None else {})
+    given, said = [], ""
+    try:
+        for shape in asked:
+            value = drawn(np.array(shape))
+            given.append([str(value.dtype), value.tolist()])
+        drawn.check()
+    except ValueError as error:
+        said = str(error)
+    complaint = drawn.complaint
+    drawn.fill({})
+    drawn.check()
+    return {"given": given, "said": said, "complaint": complaint, "after": drawn.complaint}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "shaped", "given", "said"),
+    [
+        ([[1.0, 2.0], [3.0, 4.0]], [[2], [2]], True, 2, ""),
+        ([[1.0, 2.0]], [[7]], False, 1, ""),  # it is given what to shuffle
+        ([[1.0, 2.0]], [[7]], True, 0, "of shape (7,), got (2,) recorded"),
+        ([[1.0, 2.0]], [[2], [2]], True, 1, "as were recorded, got one more requested"),
+        ([[1.0, 2.0], [3.0, 4.0]], [[2]], True, 1, "to be requested, got 1 that were not"),
+        (None, [[2]], True, 0, "got one more requested"),
+        (None, [], True, 0, ""),
+    ],
+)
+def test_each_recorded_draw_of_a_loop_is_given_once_in_order(tf, recorded, asked, shaped, given, said):
+    found = tf(_draws, recorded=recorded, asked=asked, shaped=shaped)
+    assert found["given"] == [["float64", row] for row in (recorded or [])[:given]]
+    assert said in found["said"] and bool(said) == bool(found["said"]) and found["after"] == ""
+    assert ("noise/0/while/mask" in found["said"]) == bool(said)
+    assert found["complaint"] in found["said"]
+
+
+def _checked(cases):
+    import numpy as np
+
+    from tf_towers.shadow.random_ops import check_draws
+
+    found = []
+    for recorded, computed in cases:
+        arrays = [{key: np.array(value) for key, value in each.items()} for each in (recorded, computed)]
+        try:
+            check_draws(4, *arrays)
+            found.append("")
+        except ValueError as error:
+            found.append(str(error))
+    return {"found": found}
+
+
+def test_draws_are_others_where_both_losses_and_gradients_are_off(tf):
+    def step(loss, gradient, **more):
+        return {"loss/0": [1.0 + loss], "tower_grad/0/w": [3.0, 4.0 + gradient], "var/w": [loss], **more}
+
+    right, off, exact = 0.99 * 2.0**-10, 1.01 * 2.0**-10, step(0.0, 0.0)
+    cases = [
+        (step(off, 5 * off), exact, True),
+        (step(right, 5 * off), exact, False),
+        (step(off, 5 * right), exact, False),
+        (step(off, 5 * off), {"loss/0": [1.0]}, False),  # no gradient was computed
+        ({"loss/0": [1.0], "tower_grad/0/w": [1.0]}, {"loss/0": [0.0], "tower_grad/0/w": [0.0]}, True),
+        ({"loss/0": [0.0], "tower_grad/0/w": [0.0]}, {"loss/0": [0.0], "tower_grad/0/w": [0.0]}, False),
+    ]
+    found = tf(_checked, cases=[list(case[:2]) for case in cases])["found"]
+    assert [bool(said) for said in found] == [wrong for *_, wrong in cases]
+    assert "got others in step 4: loss 1 where the script had 1.00099" in found[0]
+
+
+def _ordered():
+    import numpy as np
+
+    from tf_towers.shadow.racing_reads import nearest_order
+
+    before = {"var/w": np.array([1.0]), "slot/m/w": np.array([1.0]), "var/b": np.array([1.0]), "state/n": np.array(3)}
+    after = {"var/w": np.array([2.0]), "slot/m/w": np.array([1.0]), "var/b": np.array([2.0]), "state/n": np.array(4)}
+    found = {}
+    for name, recorded in (
+        (
+            "late",
+            {"var/w": np.array([1.9]), "slot/m/w": np.array([1.0]), "var/b": np.array([1.1]), "state/n": np.array(4)},
+        ),
+        ("undecided", {"var/w": np.array([1.55]), "var/b": np.array([1.6]), "state/n": np.array(3)}),
+    ):
+        order = nearest_order(before, after, recorded)
+        found[name] = [{key: float(value) for key, value in each.items()} for each in order]
+    return found
+
+
+def test_what_races_is_taken_in_the_order_that_is_clearly_nearer_to_what_was_recorded(tf):
+    found = tf(_ordered)
+    assert found["late"] == [
+        {"var/w": 2.0, "slot/m/w": 1.0, "var/b": 1.0, "state/n": 4.0},
+        {"var/w": 1.0, "var/b": 2.0, "state/n": 3.0},
+    ]
+    assert found["undecided"] == [
+        {"var/w": 1.0, "slot/m/w": 1.0, "var/b": 2.0, "state/n": 3.0},
+        {"var/w": 2.0, "var/b": 1.0, "state/n": 4.0},
+    ]
