@@ -42,9 +42,9 @@ def fused_norms(one: Array, other: Array, before: Array | None = None) -> Measur
       other: another of the same shape and dtype.
       before: what `one` was before, likewise.
     """
-    arrays = [one.reshape(-1), other.reshape(-1)]
+    arrays = [one.ravel(), other.ravel()]
     if before is not None:
-        arrays.append(before.reshape(-1))
+        arrays.append(before.ravel())
     # What overflows or is NaN shows in the sums, and is looked at then: asking before would read everything twice.
     with np.errstate(all="ignore"):
         sums = _of_blocks(arrays) if one.dtype in WIDE and one.size > BLOCK else _of_any(arrays)
@@ -117,7 +117,7 @@ def _room(blocks: int, dtype: "np.dtype[Any]") -> Array:
 
 def _total(squares: Array, first: Array, other: Array) -> float:
     # (blocks,): float32 sums within a block, float64 among blocks. Norms were right to 6e-8 in 50 pairs of 200,000.
-    known = squares.reshape(-1).astype(np.float64)
+    known = squares.ravel().astype(np.float64)
     if squares.dtype == np.float64:
         return float(known.sum())
     one, two = first.reshape(-1, BLOCK), other.reshape(-1, BLOCK)

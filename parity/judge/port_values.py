@@ -153,7 +153,7 @@ def _how(each: Written) -> str:
 
 def _shown(value: Array, at: int) -> str:
     # One number, up to three, or of more the one at a place.
-    flat = np.asarray(value).reshape(-1)
+    flat = np.asarray(value).ravel()
     # One number tells all of a constant buffer.
     if flat.size and (flat == flat[0]).all():
         return f"{float(flat[0]):.6g}"

@@ -113,8 +113,8 @@ def _file(trace: Trace, check: Check) -> TensorFile | None:
 
 
 def _looked_at(level: str, check: Check, reference: Array, candidate: Array) -> Closer:
-    one = np.asarray(reference, np.float64).reshape(-1)
-    other = np.asarray(candidate, np.float64).reshape(-1)
+    one = np.asarray(reference, np.float64).ravel()
+    other = np.asarray(candidate, np.float64).ravel()
     finite = np.isfinite(one) & np.isfinite(other)
     with np.errstate(invalid="ignore", over="ignore"):
         # (elements,): infinite where either is not finite, so that such elements are the worst.

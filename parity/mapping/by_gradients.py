@@ -56,8 +56,8 @@ class Gradients:
         wanted = np.asarray(self._reference[reference.name], np.float64)
         # As a gradient, in the candidate's layout: there a block or a term of a sum is compared by itself.
         made = dict(zip(unit.names, parse_transform(text).forward(wanted, linear=True), strict=True))
-        one = evenly_spaced(np.concatenate([made[name].reshape(-1) for name, _ in held]), MOST_COMPARED)
-        other = evenly_spaced(np.concatenate([unit.block(value).reshape(-1) for _, value in held]), MOST_COMPARED)
+        one = evenly_spaced(np.concatenate([made[name].ravel() for name, _ in held]), MOST_COMPARED)
+        other = evenly_spaced(np.concatenate([unit.block(value).ravel() for _, value in held]), MOST_COMPARED)
         if one.shape != other.shape or not (np.isfinite(one).all() and np.isfinite(other).all()):
             return None
         # A bias in front of a batch norm: both gradients are rounding, and their distance says nothing.
@@ -165,7 +165,7 @@ def _forward(text: str, label: Array) -> list[Array]:
 
 def _backward(transform: Transform, parts: list[Array], shape: tuple[int, ...]) -> Array:
     if transform.is_sum:
-        return transform.backward(parts[0], shape=shape, linear=True)
+        return transform.backward(parts[0], linear=True)
     if transform.rows is not None:  # a block stands in for the whole of which it is one
         parts = [np.concatenate([parts[0]] * transform.rows[1])]
     return transform.backward(*parts, shape=shape, linear=True)
@@ -178,11 +178,9 @@ def _by_label(guesses: Sequence[Guess], labels: Map[str, Array], values: Map[str
     start = np.zeros(count)
     done = np.zeros(count, bool)
     for guess in guesses:
-        own, value = labels[guess.variable.name].reshape(-1), np.asarray(values[guess.variable.name], np.float64)
+        own, value = labels[guess.variable.name].ravel(), np.asarray(values[guess.variable.name], np.float64)
         number = np.bincount(own, minlength=count)
-        mean = np.bincount(own, _uneven(value, guess.variable.name).reshape(-1), minlength=count) / np.maximum(
-            number, 1
-        )
+        mean = np.bincount(own, _uneven(value, guess.variable.name).ravel(), minlength=count) / np.maximum(number, 1)
         fresh = (number > 0) & ~done
         start[fresh], done[fresh] = mean[fresh], True
     return start

@@ -18,7 +18,7 @@ from parity.trace.arrays import Array
 
 # A thousandth of it stands for no column at all, 1e6: more than 8,000 exchanges of partners can cost, at no more than
 # 112 each and some places of order, so that no variable goes without a partner for the sake of others. In float64 sums
-# with it still show differences of 1e-6, far below `LAYOUT`.
+# with it still show differences of 1e-6, far below a place of order.
 FORBIDDEN = 1e9
 
 
@@ -88,14 +88,13 @@ UNVERIFIED = ", unverified"
 # more than two places of order, a kind of layer more than any few, the kernel of the layer more than the name of its
 # bias; numbers outweigh everything. Found by trying, on the models of tests/parity/mapping. With one of them changed so
 # many of the 323 tests there of guesses and proposals fail: NAME 0: 146, 2: 2; ORDER 0: 9, 0.5: 2; MATE 0: 2;
-# NEIGHBOURS 0: 2. None fails with NAME 8, FAMILY 0 or 6, MATE 5, NEIGHBOURS 6, LAYOUT 0.
+# NEIGHBOURS 0: 2. None fails with NAME 8, FAMILY 0 or 6, MATE 5, NEIGHBOURS 6.
 NAME, FAMILY, ORDER, MATE, NUMBERS = 4.0, 3.0, 0.25, 2.5, 100.0
 # Exponent of places of order. It has to be convex: linear, two crossing pairs would cost no more than two parallel ones
 # where both places of one side are behind those of the other: |0 - 2| + |1 - 3| = |0 - 3| + |1 - 2|. With 1 a test
 # fails, with 2 three.
 BENT = 1.5
 NEIGHBOURS = 3.0  # all that is before and behind in the graphs: less than a name, more than a few places of order
-LAYOUT = 0.01  # each place in the order of likely layouts: it decides only where all else is equal
 # Distance up to which gradients of two sides agree. In float64 rounding leaves some 2^-53 of each term of a sum, 1e-10
 # for a million terms that all round the same way; a reference in float32 brings its own tolerance. With 1e-10 no test
 # fails, with 1e-2 19 do.
@@ -289,7 +288,6 @@ class _Solver:
     def _costs(self, variable: Variable) -> dict[Unit, tuple[float, str]]:
         """By unit what speaks against it, and the likeliest layout."""
         best: dict[Unit, tuple[float, str]] = {}
-        seen: dict[Unit, int] = defaultdict(int)
         role, family = self._meaning.reference[variable.name].role, self._family[variable.name]
         where = self._meaning.reference[variable.name].where
         for unit, text in self._options[variable.name]:
@@ -301,8 +299,6 @@ class _Solver:
             cost += ORDER * float(abs(self._rank(variable, unit))) ** BENT
             cost += MATE * (bool(self._layers[where]) and _layer(unit.label) not in self._layers[where])
             cost += NEIGHBOURS * self._around(variable, unit) if self._around else 0.0
-            cost += LAYOUT * seen[unit]
-            seen[unit] += 1
             distance = self._numbers(variable, unit, text) if self._numbers else None
             cost += NUMBERS * _penalty(distance) if self._numbers else 0.0
             if unit not in best or cost < best[unit][0]:

@@ -254,8 +254,7 @@ def layouts_of(maps: Maps, at: int, use: str, plain: Sequence[str]) -> list[str]
         rest = [text for text in plain if text != "transpose"]
         flat = [_text("flatten_hwc", size, channels) for channels in maps.before(at, size)]
         behind = [_text("unflatten_hwc", made, channels) for channels in maps.behind(at, made)]
-        # Likeliest first: the first of equal cost is taken where no numbers decide, each further one costs `LAYOUT`
-        # more.
+        # Likeliest first: the first of equal cost is taken where no numbers decide.
         if maps.follows_one(at):
             return [*flat, "transpose", *behind, *rest]
         return [*behind, "transpose", *flat, *rest] if maps.makes_one(at) else ["transpose", *behind, *flat, *rest]

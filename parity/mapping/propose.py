@@ -191,8 +191,8 @@ def _agreement(
     pairs = [(value, np.asarray(got[part], np.float64)) for part, value in zip(parts, made, strict=True) if part in got]
     if any(value.shape != other.shape for value, other in pairs):
         return 0.0
-    one = evenly_spaced(np.concatenate([value.reshape(-1) for value, _ in pairs]), MOST_SCORED)
-    other = evenly_spaced(np.concatenate([value.reshape(-1) for _, value in pairs]), MOST_SCORED)
+    one = evenly_spaced(np.concatenate([value.ravel() for value, _ in pairs]), MOST_SCORED)
+    other = evenly_spaced(np.concatenate([value.ravel() for _, value in pairs]), MOST_SCORED)
     if not one.size or (not np.ptp(one) and not np.ptp(other)):
         return None
     # As for gradients: 0 equal, 0.7 nothing in common, 1 opposite.

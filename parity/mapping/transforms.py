@@ -108,7 +108,7 @@ class Transform:
                 made = self.forward(along, linear=True)
             except (MappingError, ValueError):  # it needs the other axes as they are
                 continue
-            if any((np.diff(part.reshape(-1)) < 0).any() for part in made):
+            if any((np.diff(part.ravel()) < 0).any() for part in made):
                 return True
         return False
 

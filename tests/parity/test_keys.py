@@ -85,6 +85,16 @@ def test_selecting_and_files_tell_quantities_in_every_section(tmp_path):
     assert key_of("var", "v") not in file
 
 
+def test_a_section_without_a_quantity_is_none():
+    assert [section_of(text) for text in ("section/head", "section", "var/section/head", "section/head/var/w")] == [
+        "",
+        "",
+        "",
+        "head",
+    ]
+    assert [quantity_of(text) for text in ("section/head", "section/head/var/w")] == ["section", "var"]
+
+
 def test_computed_counters_are_told_in_every_section():
     assert is_computed("state/learning_rate") and is_computed("section/head/state/skipped")
     assert not is_computed("state/global_step") and not is_computed("var/learning_rate")

@@ -106,7 +106,7 @@ def _labels(passed: Pass, where: tuple[int, int], name: str, value: Array, outpu
     found = []
     # As it is or transposed: what else a graph does to a kernel before a product is left open.
     for turned in (value, np.swapaxes(value, -1, -2)):
-        if np.array_equal(turned.reshape(-1), np.asarray(taken).reshape(-1)):
+        if np.array_equal(turned.ravel(), np.asarray(taken).ravel()):
             own = labels.reshape(turned.shape)
             found.append(own if turned is value else np.swapaxes(own, -1, -2))
     return found[:1] if len(found) == 1 or (found and _same_groups(*found)) else []
@@ -177,8 +177,8 @@ def _same_groups(one: Array, other: Array) -> bool:
     if one.shape != other.shape:
         return False
     # Labels as numbers from 0, (elements,): a pair of them is a group of both at once.
-    first = np.unique(one.reshape(-1), return_inverse=True)[1].astype(np.int64)
-    second = np.unique(other.reshape(-1), return_inverse=True)[1].astype(np.int64)
+    first = np.unique(one.ravel(), return_inverse=True)[1].astype(np.int64)
+    second = np.unique(other.ravel(), return_inverse=True)[1].astype(np.int64)
     pairs = np.unique(first * (second.max(initial=0) + 1) + second)
     # As many pairs as groups on either side: each group of the one is one group of the other.
     return len(pairs) == int(first.max(initial=-1)) + 1 == int(second.max(initial=-1)) + 1

@@ -7,7 +7,7 @@ from parity.experiment.mapping.by_outputs import Outputs, Proven, most_reached
 from parity.locate.matching import Pass
 from parity.mapping import Variable, draft_mapping
 from parity.mapping.by_gradients import Gradients
-from parity.mapping.guesses import EQUAL, LAYOUT, NEAR, NUMBERS, ORDER
+from parity.mapping.guesses import EQUAL, NEAR, NUMBERS, ORDER
 from parity.mapping.units import Unit
 from parity.trace import ForwardOp
 
@@ -69,7 +69,6 @@ def test_of_two_layouts_with_one_output_the_one_of_the_nearer_gradient_is_ahead(
     numbers = outputs([zero, first, active, second, second + 1], [first, active, second * 2], known)
     near, far = (numbers(Variable("norm/gamma", (3, 3), "weight"), unit, text) for text in ("transpose", "identity"))
     assert EQUAL < near < far < 0.1
-    assert NUMBERS * (far - near) > LAYOUT
 
 
 @pytest.mark.parametrize("meant", ["transpose", "flatten_hwc(4, 4, 4)"])

@@ -16,6 +16,7 @@ from parity.mapping import (
     parse_transform,
 )
 from parity.mapping.by_gradients import Gradients, tied_values
+from parity.mapping.units import Unit
 
 
 def joined(draft):
@@ -81,6 +82,7 @@ def test_tied_values_are_the_same_numbers_for_the_candidate_whatever_is_guessed(
     draft = draft_mapping(port.reference, port.candidate, {})
     random = np.random.default_rng(1)
     values = tied_values(draft.guesses, {v.name: random.standard_normal(v.shape) for v in port.reference})
+    assert all(value.any() for value in values.values()), "what is zero tells nothing"
     made = {}
     for guess in draft.guesses:
         for unit, text in guess.options:
@@ -102,6 +104,37 @@ def test_a_convolutions_kernel_is_not_taken_for_a_bias_of_as_many_elements():
     draft = draft_mapping(port.reference, port.candidate, {})
     kernels = {each.variable.name: each.options for each in draft.guesses if len(each.variable.shape) == 4}
     assert kernels and all(len(unit.parts[0].shape) == 3 for found in kernels.values() for unit, _ in found)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "distance"),
+    [
+        ([0.0] * 4, [1.0] * 4, 1.0),  # of one side alone
+        ([1.0] * 4, [0.0] * 4, 1.0),
+        ([0.0] * 4, [1e-13] * 4, None),  # rounding on both
+        ([1e-11] * 4, [0.0] * 4, 1.0),
+        ([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0], 0.0),
+        ([1.0, 2.0, 3.0, 4.0], [-1.0, -2.0, -3.0, -4.0], 1.0),
+        ([1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], 0.5**0.5),
+        ([1.0, 2.0, 3.0, np.nan], [1.0, 2.0, 3.0, 4.0], None),
+        ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0], None),
+        ([2.0, 4.0, 6.0, 8.0], [1.0, 2.0, 3.0, 4.0], 5e-4),  # a multiple joins and verifies nothing
+        ([2.0, 4.0, 6.0], [1.0, 2.0, 3.0], 1 / 3),  # of three elements it may be chance
+    ],
+)
+def test_gradients_are_as_far_apart_as_their_difference_is_beside_both(one, other, distance):
+    numbers = Gradients({"a": np.array(one), "largest": np.ones(1)}, {"x": np.array(other)})
+    found = numbers(Variable("a", (len(one),)), Unit("x", (Variable("x", (len(other),)),)), "identity")
+    assert found is None if distance is None else found == pytest.approx(distance, abs=1e-12)
+
+
+def test_what_a_report_says_of_guesses_is_of_those_that_numbers_could_tell_of():
+    reference = [Variable(f"Variable_{at}", (4, 4), use="MatMul") for at in range(2)]
+    draft = draft_mapping(reference, [Variable(f"net.{at}.weight", (4, 4), use="Linear") for at in range(2)], {})
+    said = [
+        "Variable_0" in " ".join(mapping_notes(draft, among)) for among in (None, ["Variable_0"], ["Variable_1"], [])
+    ]
+    assert said == [True, True, False, False]
 
 
 def test_a_kernel_that_may_be_turned_becomes_symmetric_and_keeps_its_size():

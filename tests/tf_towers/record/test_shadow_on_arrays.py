@@ -306,7 +306,7 @@ def _ordered():
         ("undecided", {"var/w": np.array([1.55]), "var/b": np.array([1.6]), "state/n": np.array(3)}),
     ):
         order = nearest_order(before, after, recorded)
-        found[name] = [{key: float(value) for key, value in each.items()} for each in order]
+        found[name] = [{key: float(np.sum(value)) for key, value in each.items()} for each in order]
     return found
 
 
