@@ -117,6 +117,33 @@ def test_a_draw_is_told_by_the_seed():
     assert cause.name == "random_draw" and "after the same random seed it is the same" in cause.evidence
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda batch: batch * 3, "2 of it apart"),
+        (lambda batch: batch * np.nan, "once finite and once not"),
+    ],
+)
+def test_how_far_two_runs_of_one_step_are_apart_is_told(wrong, words):
+    cause = of_the_repetition(bench_of(lambda batch, port: wrong(batch) if port.calls % 3 == 0 else batch))
+    assert cause.name == "not_repeatable" and f"when the step is made once more, {words}, after" in cause.evidence
+    assert "loss/0" in cause.evidence
+
+
+def test_a_difference_of_rounding_between_two_runs_is_none():
+    for off, same in ((0.9e-12, True), (1.2e-12, False)):
+        noisy = bench_of(lambda batch, port, off=off: batch * (1 + off * (port.calls % 3 == 0)))
+        assert (of_the_repetition(noisy) is None) == same
+
+
+def test_a_draw_that_is_the_same_after_every_seed_is_no_draw():
+    """The port counts its calls: the seed changes nothing."""
+    cause = of_the_repetition(bench_of(lambda batch, port: batch + port.calls % 2))
+    assert cause.name == "not_repeatable"
+    first_alone = bench_of(lambda batch, port: batch + (port.calls == 2))
+    assert of_the_repetition(first_alone) is None, "from then on it repeats itself"
+
+
 def test_a_port_that_repeats_itself_is_experimented_with():
     bench = bench_of(lambda batch, port: batch / 2)
     assert of_the_repetition(bench) is None
@@ -211,6 +238,7 @@ def test_a_draw_of_the_port_is_named_and_is_no_lower_precision(tf2_sides, tmp_pa
     assert "less than float32" not in result.levels["float32"].reason
 
 
+@pytest.mark.slow  # on arrays above: a port that is wrong now and then
 def test_nan_in_every_third_call_is_no_stale_batch(tf2_sides, tmp_path):
     nan = "if CALLS % 3 == 0 and dist.get_rank() == 1: return (model(x) - y).mean() * float('nan')"
     result = run_case(load_case(write_case(tmp_path / "tiny", torch=f"{BREAK} -> {nan}")), tf2_sides, ("function",))

@@ -268,6 +268,18 @@ def test_a_number_is_solved_for_only_where_enough_has_to_become_right_and_it_is_
     assert solved(few.bench(), scale) is None
 
 
+@pytest.mark.parametrize(("factor", "solved_for"), [(0.1, True), (-0.25, True), (0.04, False)])
+def test_a_factor_is_found_in_ten_steps_of_two_at_most(factor, solved_for):
+    sides = Sides(lambda b: b["feed/x"] @ W, lambda b, s: factor * b["feed/x"] @ W, {"feed/x": X})
+    cause = solved(sides.bench(), next(knobs(sides.bench())))
+    assert cause is None if not solved_for else cause.title == f"the port multiplies x by {factor:g}"
+    if cause is not None:
+        assert cause.evidence.startswith(
+            f"with x times {1 / factor:g}, the candidate gives the reference's act/0/hidden"
+        )
+        np.testing.assert_allclose(cause.change.batch({"feed/x": X})["feed/x"], X / factor)
+
+
 SQUARE = {name: RANDOM.normal(size=size) for name, size in {"a": (4, 4), "b": (4, 4), "c": (3, 4)}.items()}
 
 
