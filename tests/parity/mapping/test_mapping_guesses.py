@@ -16,6 +16,7 @@ from parity.mapping import (
     parse_transform,
 )
 from parity.mapping.by_gradients import Gradients, tied_values
+from parity.mapping.similarity import strangeness
 from parity.mapping.units import Unit
 
 
@@ -298,3 +299,36 @@ def test_a_kernel_that_the_graph_transposes_itself_is_taken_as_it_is_where_its_s
         "loss/output_weights": (("classifier.weight",), "identity"),
         "fc/kernel": (("fc.weight",), "transpose"),
     }
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "strange"),
+    [
+        ("conv", "conv", 0.0),
+        ("", "conv", 0.0),
+        ("conv", "", 0.0),
+        ("conv", "dense", 0.25),
+        ("dense", "conv", 0.25),
+        ("deconv", "conv", 0.25),
+        ("embedding", "dense", 0.25),
+        ("recurrent", "dense", 0.25),
+        ("embedding", "conv", 1.0),
+        ("norm", "dense", 1.0),
+        ("recurrent", "embedding", 1.0),
+    ],
+)
+def test_what_one_side_may_write_as_the_other_is_less_strange_than_another_layer(one, other, strange):
+    assert strangeness(one, other) == strange
+
+
+@pytest.mark.parametrize(
+    ("use", "text"), [("LSTM", "lstm_bias(1.0)"), ("LSTMCell", "lstm_bias(1.0)"), ("RNN", "sum"), ("RNNCell", "sum")]
+)
+def test_a_bias_of_a_plain_cell_is_a_sum_and_an_lstms_may_hold_a_forget_bias(use, text):
+    reference = [Variable("cell/bias", (8,), use="BiasAdd")]
+    candidate = [Variable(f"cell.bias_{part}", (8,), use=use) for part in ("ih_l0", "hh_l0")]
+    [guess] = draft_mapping(reference, candidate, {}).guesses
+    assert (guess.unit.names, guess.text) == (("cell.bias_ih_l0", "cell.bias_hh_l0"), text)
+    assert {each for _, each in guess.options} == (
+        {"sum"} if text == "sum" else {"lstm_bias(1.0)", "lstm_bias(0.0)", "sum"}
+    )

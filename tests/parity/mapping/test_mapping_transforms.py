@@ -57,6 +57,7 @@ def test_there_and_back_is_the_identity(written, linear):
     transform = parse_transform(text)
     parts = transform.forward(array, linear)
     assert len(parts) == transform.parts
+    assert transform.is_sum == text.startswith(("sum", "lstm_bias"))
     np.testing.assert_array_equal(transform.backward(*parts, shape=array.shape, linear=linear), array)
 
 
@@ -398,3 +399,45 @@ def test_a_wrong_chain_or_block_is_refused(text, message):
 )
 def test_what_only_turns_an_array_is_told_from_what_puts_its_elements_in_another_order(text, shape, permuted):
     assert parse_transform(text).permutes(shape) is permuted
+
+
+MADE = {
+    "identity": ((), (2, 3), 1),
+    "transpose": ((), (2, 3), 1),
+    "hwio_to_oihw": ((), (2, 3, 4, 5), 1),
+    "hwoi_to_iohw": ((), (2, 3, 4, 5), 1),
+    "wio_to_oiw": ((), (2, 3, 4), 1),
+    "dhwio_to_oidhw": ((), (2, 3, 4, 5, 6), 1),
+    "nhwc_to_nchw": ((), (2, 3, 4, 5), 1),
+    "nchw_to_nhwc": ((), (2, 3, 4, 5), 1),
+    "ndhwc_to_ncdhw": ((), (2, 3, 4, 5, 6), 1),
+    "ntc_to_tnc": ((), (2, 3, 4), 1),
+    "nlc_to_ncl": ((), (2, 3, 4), 1),
+    "hwcm_to_depthwise": ((), (2, 3, 4, 5), 1),
+    "flatten_hwc": ((2, 3, 4), (24, 5), 1),
+    "unflatten_hwc": ((2, 3, 4), (5, 24), 1),
+    "reshape": ((6, 4), (2, 3, 4), 1),
+    "rows": ((1, 3), (2, 3), 1),
+    "split": ((2,), (3, 4), 2),
+    "lstm_rows": ((), (3, 8), 1),
+    "gates": ((2, 0, 1), (2, 6), 1),
+    "rnn_kernel": ((), (5, 3), 2),
+    "lstm_gates": ((), (5, 8), 2),
+    "lstm_bias": ((0.5,), (8,), 2),
+    "sum": ((), (8,), 2),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.parametrize("linear", [False, True])
+def test_a_transform_that_is_made_anew_says_how_many_arrays_it_makes_and_reads_as_it_is_written(name, linear):
+    given, shape, parts = MADE[name]
+    transform = TRANSFORMS[name](*given)
+    made = transform.forward(numbered(*shape), linear)
+    assert len(made) == transform.parts == parts
+    assert transform.is_sum == (name in ("sum", "lstm_bias"))
+    whole = [np.concatenate([made[0] * 0, made[0], made[0] * 0])] if name == "rows" else made
+    np.testing.assert_array_equal(transform.backward(*whole, shape=shape, linear=linear), numbered(*shape))
+    assert transform.rows == ((1, 3) if name == "rows" else None)
+    assert parse_transform(transform.text).text == transform.text
+    assert [part.shape for part in parse_transform(transform.text).forward(numbered(*shape))] == [p.shape for p in made]
