@@ -93,9 +93,8 @@ def carried_back(trained, tmp_path, *words, precision="float64"):
     return out
 
 
-@pytest.mark.parametrize(
-    ("dtype", "version"), [("float64", "V2"), pytest.param("float32", "V1", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "version"), [("float64", "V2"), ("float32", "V1")])
 def test_an_old_program_serves_what_torch_has_learnt(trained, tf_python, tmp_path, capsys, dtype, version):
     carried = carried_back(trained, tmp_path)
     assert "tensors in the names of" in capsys.readouterr().out

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.tiers import few
 
 from parity.case import load_case
 from parity.experiment import open_sides, run_case
@@ -40,7 +41,7 @@ def test_what_a_net_or_a_tensorflow_has_not_is_not_varied(variation):
     assert {each.tf_onednn for each in drawn if each.tensorflow == "this"} == {"on", "off"}
 
 
-@pytest.mark.parametrize("net", ["digits_convnet", "video_moe"])
+@pytest.mark.parametrize("net", few(["digits_convnet", "video_moe"], "video_moe"))
 def test_a_right_port_stays_right_whatever_is_varied(variation, net, tf2_sides, tmp_path):
     case = load_case(ROOT / "examples" / net, steps=2, towers=2, batch_size=8)
     chosen = variation.Variation("this", "off", "2", "2", "off", "channels_last", "unfused", "0.0005", "weights")

@@ -43,7 +43,8 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("choice", few(CHOICES, "uneven"))
+@pytest.mark.slow
+@pytest.mark.parametrize("choice", CHOICES)
 def test_synchronised_towers_are_the_same_whatever_else_is_chosen(sides, choice):
     tf, torch, others = CHOICES[choice]
     result = run_case(case_of("joined", {**SYNC, **tf}, torch=torch, **others), sides, levels=("function",))

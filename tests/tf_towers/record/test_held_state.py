@@ -12,6 +12,7 @@ from .conftest import run_recorded
 SCRIPT = Path(__file__).parent / "zero_debiased.py"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forked_torch")
 def test_a_port_is_proven_that_holds_what_is_on_the_way_to_a_statistic(tf_python, tmp_path, capsys):
     trace = run_recorded(tf_python, SCRIPT, options=(), cwd=tmp_path).out

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.tiers import few
 
 from parity.cli import main
 from parity.port.prove import prove_folder
@@ -27,7 +28,7 @@ WRITTEN = (
     *("bias_before_norm", "placeholder_slices", "served"),
 )
 LOOPS = ("dropout_wrapper", "recurrent", "resource_loop", "sampled")
-AT_ONCE = ("split_sum", "queue_fed")  # of which whole ports are proven in the default tier; the others are slow
+AT_ONCE = ("split_sum", "queue_fed")  # which the default tier writes; of the others all is slow
 
 
 def test_no_legacy_script_is_left_out():
@@ -46,7 +47,7 @@ def trace_of(recorded, request):
     return found
 
 
-@pytest.mark.parametrize("name", AT_ONCE)
+@pytest.mark.parametrize("name", few(AT_ONCE, "queue_fed"))
 def test_a_port_is_written_and_proven_without_an_edit(trace_of, tmp_path, name, capsys):
     result = tmp_path / "result.json"
     assert main(["port", str(trace_of(name)), "--out", str(tmp_path / name), "--quiet", "--json", str(result)]) == 0
@@ -147,14 +148,14 @@ def statements_of_modules(source):
     return sum(each.end_lineno - each.lineno + 1 for each in methods)
 
 
-@pytest.mark.parametrize("name", CONV_NETS)
+@pytest.mark.parametrize("name", few(CONV_NETS, "split_sum"))
 def test_a_conv_net_has_at_most_four_lines_for_each_layer(trace_of, name):
     source = port_of(trace_of(name)).body
     layers = source.count(" = nn.") + source.count(" = like_tf.")
     assert statements_of_modules(source) <= MOST_LINES_PER_LAYER * layers
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", few(WRITTEN, *AT_ONCE))
 def test_a_port_is_as_ruff_formats_it(trace_of, tmp_path, name):
     path = tmp_path / "port.py"
     path.write_text(port_of(trace_of(name)).source("What it is."))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.tiers import few
 
 from parity.experiment.replay.session import _shadow
 from parity.trace import Trace, parse_key, read_graph
@@ -42,7 +43,10 @@ def farthest(trace: Trace, shadow: Trace, leave: tuple[str, ...] = ()) -> tuple[
 
 @pytest.mark.parametrize(
     "name",
-    ["placeholder_slices", "split_sum", "monitored", "queue_fed", "two_optimizers", "sampled", "fed_rate", *LOOPS],
+    few(
+        ["placeholder_slices", "split_sum", "monitored", "queue_fed", "two_optimizers", "sampled", "fed_rate", *LOOPS],
+        *("split_sum", "queue_fed", "two_optimizers", "resource_loop"),
+    ),
 )
 def test_a_shadow_minus_the_original_is_float32_rounding_and_nothing_else(recorded, name):
     done = recorded(name)
