@@ -161,11 +161,25 @@ def typed(statements: Sequence[str], arguments: Sequence[str], wished: str) -> l
     returned = statements[-1].removeprefix("return ")
     if not statements[-1].startswith("return ") or _is_typed(ast.parse(returned, mode="eval").body, known):
         return [*statements]
+    first = _first_assignment([*statements[:-1]], returned) if returned not in arguments else None
+    if first is not None:
+        annotated = statements[first].replace(f"{returned} = ", f"{returned}: {TENSOR} = ", 1)
+        return [*statements[:first], annotated, *statements[first + 1 :]]
     candidates = (wished, _called(returned), "output")
     name = next((each for each in candidates if each and each not in known), "output")
     while name in known:
         name = f"{name}_"
     return [*statements[:-1], f"{name}: {TENSOR} = {returned}", f"return {name}"]
+
+
+def _first_assignment(statements: Sequence[str], name: str) -> int | None:
+    """The number of the statement that a name is first bound by, None where that is no plain assignment in no block."""
+    for each in ast.parse("\n".join(statements)).body:
+        bound = {node.id for node in ast.walk(each) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        if name in bound:
+            plain = isinstance(each, ast.Assign) and len(each.targets) == 1 and isinstance(each.targets[0], ast.Name)
+            return each.lineno - 1 if plain else None
+    return None
 
 
 def _called(expression: str) -> str:

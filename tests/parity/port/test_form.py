@@ -42,7 +42,7 @@ def test_a_comment_for_which_there_is_no_room_stands_in_front():
         (["return self.logits(x)"], ["logits: torch.Tensor = self.logits(x)", "return logits"]),
         (["return F.relu(self.fc(x))"], ["return F.relu(self.fc(x))"]),
         (["x = self.fc(x)", "return x"], ["return x"]),
-        (["net = self.fc(x)", "return net"], ["output: torch.Tensor = net", "return output"]),
+        (["net = self.fc(x)", "return net"], ["net: torch.Tensor = self.fc(x)", "return net"]),
         (["return x + self.fc(x)"], ["output: torch.Tensor = x + self.fc(x)", "return output"]),
         (["return x + F.relu(x)"], ["return x + F.relu(x)"]),
         (["return self.a(x), self.b(x)"], ["return self.a(x), self.b(x)"]),
