@@ -140,10 +140,10 @@ def reading(trace: Path) -> Reading:
     with tempfile.TemporaryDirectory() as name:
         texts, seconds = zip(*(_ported(trace, Path(name) / seed, seed) for seed in ("1", "2")), strict=True)
         source, graph = texts[0]["port.py"], read_graph(trace)
-        files = [str(Path(name) / "1" / "port.py")]
+        folder, files = Path(name) / "1", ["port.py", "train.py"]
         options = ["--isolated", "--line-length", "120"]
-        ruff = _passes("ruff", "format", "--check", *options, *files)
-        ruff &= _passes("ruff", "check", "--select", "E,F,W,I,B,UP,C4,RET,SIM", *options, *files)
+        ruff = _passes(folder, "ruff", "format", "--check", *options, *files)
+        ruff &= _passes(folder, "ruff", "check", "--select", "E,F,W,I,B,UP,C4,RET,SIM", *options, *files)
         return Reading(
             trace.name,
             len(graph.nodes),
@@ -156,15 +156,16 @@ def reading(trace: Path) -> Reading:
             ),
             functions_named(source, trace),
             ruff,
-            _passes("mypy", "--strict", *files),
+            _passes(folder, "mypy", "--strict", *files),
             max(seconds),
             texts[0] == texts[1],
         )
 
 
-def _passes(*command: str) -> bool:
+def _passes(folder: Path, *command: str) -> bool:
     environment = {**os.environ, "MYPYPATH": str(ROOT)}
-    return subprocess.run([sys.executable, "-m", *command], capture_output=True, env=environment).returncode == 0
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, env=environment, cwd=folder)
+    return done.returncode == 0
 
 
 def _ported(trace: Path, out: Path, seed: str) -> tuple[dict[str, str], float]:

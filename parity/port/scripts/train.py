@@ -86,17 +86,16 @@ def _imports(body: str, program: Program) -> Iterator[str]:
     yield from ("import argparse", "from collections.abc import Callable, Iterable, Iterator")
     yield "from itertools import islice"
     yield from ("from pathlib import Path", "from typing import Any", "")
-    yield "import torch"
+    yield from ("import torch", "import torch_ddp", "from parity.port.weights import carried_weights")
+    yield "from torch import Tensor" + (", nn" if "nn." in body.replace("torch.nn.", "") else "")
+    yield "from torch.nn.parallel import DistributedDataParallel"
+    if "like_tf." in body:
+        yield "from torch_ddp import like_tf"
+    yield ""
     defined = [f"{name}{each.suffix}" for each in program.sections for name in ("loss", *each.defined)]
     # A program that is left to write in parts may call less than the port has.
     called = [name for name in ["Model", *defined] if re.search(rf"\b{name}\b", body)]
     yield from wrapped(f"from port import {', '.join(sorted(called, key=lambda name: (name.islower(), name)))}")
-    yield "from torch import Tensor" + (", nn" if "nn." in body.replace("torch.nn.", "") else "")
-    yield from ("from torch.nn.parallel import DistributedDataParallel", "")
-    yield "import torch_ddp"
-    yield "from parity.port.weights import carried_weights"
-    if "like_tf." in body:
-        yield "from torch_ddp import like_tf"
 
 
 def _batches(program: Program) -> Iterator[str]:
@@ -135,8 +134,9 @@ def _initialize(initial: Initial) -> Iterator[str]:
     yield '    """Draws first values as the script does; what torch begins with in the same way is left alone."""'
     yield from (f"    {statement}" for statement in initial.statements)
     if initial.unknown:
-        names = ", ".join(initial.unknown)
-        yield f"    # Not known from the recorded ops: {one_line(names)}"
+        names = one_line(", ".join(initial.unknown))
+        listed = textwrap.wrap(f"Not known from the recorded ops: {names}", MOST_CHARACTERS_OF_A_LINE - len("    # "))
+        yield from (f"    # {each}" for each in listed)
         yield '    raise NotImplementedError("initialize: draw these by hand, or begin with --weights")'
 
 

@@ -101,9 +101,9 @@ def _train_one(section: Section) -> Iterator[str]:
     yield from _signature_of_train()
     yield '    model, updates = parts["model"], parts["optimizer"]'
     yield "    model.train()"
-    yield "    for step, batch in enumerate(batches, step + 1):"
+    yield from ("    for batch in batches:", "        step += 1")
     yield "        updates.zero_grad()"
-    yield "        loss(model, **batch).backward()"
+    yield "        torch.autograd.backward(loss(model, **batch))"
     yield "        updates.step()"
     if section.schedule:
         yield '        parts["schedule"].step()'
@@ -153,12 +153,12 @@ def _train_in_turns(program: Program) -> Iterator[str]:
     yield '    model = parts["model"]'
     yield from indented([f"losses: dict[str, Callable[..., Tensor]] = {{{losses}}}"])
     yield "    model.train()"
-    yield "    for step, batch in enumerate(batches, step + 1):"
+    yield from ("    for batch in batches:", "        step += 1")
     yield "        turn = TURNS[(step - 1) % len(TURNS)]"
     yield '        updates = parts[f"optimizer_{turn}"]'
     yield "        train_only(model.module, updates)"
     yield "        updates.zero_grad()"
-    yield "        losses[turn](model, **batch).backward()"
+    yield "        torch.autograd.backward(losses[turn](model, **batch))"
     yield "        updates.step()"
     yield from _after_some("schedule", "step", [bool(each.schedule) for each in program.sections])
     yield from _after_some("averages", "update", ["averages" in each.defined for each in program.sections])

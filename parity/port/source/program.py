@@ -233,7 +233,6 @@ def _imports(text: str) -> Iterator[str]:
     if "DistributedDataParallel" in text:
         yield "from torch.nn.parallel import DistributedDataParallel"
     if "like_tf." in text:
-        yield ""
         yield "from torch_ddp import like_tf"
 
 
