@@ -68,14 +68,7 @@ class _Way(NamedTuple):
 
 def other_windows(op: Windows) -> Cause | None:
     """Returns the cause where the op with other windows gives the candidate's output, or None."""
-    shapes_fit = (
-        goes_in(op.image, op.kind, op.kernel) and op.reference.ndim == 4 and op.reference.shape == op.candidate.shape
-    )
-    if (
-        not shapes_fit
-        or (op.kind in CONVOLUTIONS) == (op.kernel is None)
-        or op.kind not in CONVOLUTIONS | POOLINGS.keys()
-    ):
+    if not _has_windows(op) or op.reference.shape != op.candidate.shape:
         return None
     # One example tells which rule it is; the others only confirm the one that was found.
     first, ways = (
@@ -105,15 +98,9 @@ def windows_among(op: Windows, beyond: Sequence[Array], bias: Array | None = Non
       beyond: outputs of the candidate that the reference never has, examples first, in whatever order of axes.
       bias: ``[out]``, which the candidate may have added already.
     """
-    count, kernel = len(op.image), op.kernel
-    if (
-        not goes_in(op.image, op.kind, op.kernel)
-        or op.reference.ndim != 4
-        or (op.kind in CONVOLUTIONS) == (kernel is None)
-    ):
+    if not _has_windows(op):
         return None
-    if op.kind not in CONVOLUTIONS | POOLINGS.keys():
-        return None
+    count = len(op.image)
     first = op._replace(image=op.image[:1], reference=op.reference[:1], candidate=op.reference[:1])
     # Outputs of the port in whatever layout, cut to one example: as many numbers as the op gives, per example.
     alike = [each[:1] for each in beyond if each.ndim and len(each) == count and each.size == op.reference.size]
@@ -131,6 +118,12 @@ def windows_among(op: Windows, beyond: Sequence[Array], bias: Array | None = Non
         if any(is_held(each, alike) for each in added) and not is_held(made, [first.reference]):
             return _cause(op, own, way)
     return None
+
+
+def _has_windows(op: Windows) -> bool:
+    """Whether an op is a convolution with a kernel, or a pooling without one, of images that go into it."""
+    kinds = POOLINGS if op.kernel is None else CONVOLUTIONS
+    return op.kind in kinds and op.reference.ndim == 4 and goes_in(op.image, op.kind, op.kernel)
 
 
 def _dilated(op: Windows) -> Iterator[_Way]:

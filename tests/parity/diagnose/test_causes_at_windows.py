@@ -131,3 +131,43 @@ def test_what_would_take_too_long_is_not_computed_again(monkeypatch):
     monkeypatch.setattr(at_windows, "MOST_MULTIPLICATIONS", 27 * 9 * KERNEL.size - 1)  # 27 ways, 9 places of one image
     monkeypatch.setattr(at_windows, "_computed", None)
     assert other_windows(given) is None
+
+
+@pytest.mark.parametrize(("top", "left"), [(1, 0), (2, 0), (0, 1), (1, 1), (2, 1)])
+def test_windows_may_be_longer_one_way_and_stride_further(top, left):
+    kernel = RANDOM.normal(size=(3, 2, 3, 4))
+    reference = convolved(IMAGE, kernel, 0, 0, 0, 0)[:, ::2]
+    candidate = convolved(IMAGE, kernel, top, 0, left, 0)[:, ::2][:, :3, :5]
+    given = op(reference, candidate, kernel=kernel)._replace(attributes={"strides": [1, 2, 1, 1]})
+    words = (
+        f"conv pads {top} above and {left} to the left of the image in the candidate, 0 above and 0 to the left in the"
+    )
+    assert words in other_windows(given).title
+    assert words in windows_among(given, [candidate]).title
+
+
+def test_without_strides_windows_go_place_by_place():
+    same, other = (convolved(IMAGE, KERNEL, top, 2 - top, 1, 1) for top in (1, 2))
+    given = op(same, other)._replace(attributes={})
+    assert "2 above and 1 to the left" in other_windows(given).title
+    alone = convolved(IMAGE, KERNEL[:1, :1], 0, 0, 0, 0)
+    assert other_windows(op(alone, same, kernel=KERNEL[:1, :1])._replace(attributes={})) is None
+
+
+def test_what_has_no_windows_or_other_shapes_is_not_computed_again():
+    same, other = (convolved(IMAGE, KERNEL, top, 2 - top, 1, 1) for top in (1, 2))
+    right = op(same, other)
+    assert other_windows(right) is not None and windows_among(right, [other]) is not None
+    for wrong in (
+        right._replace(kind="MatMul"),
+        right._replace(kernel=None),
+        right._replace(kind="MaxPool"),
+        right._replace(image=IMAGE[..., :2]),
+        right._replace(image=IMAGE[0]),
+        right._replace(kernel=KERNEL[0]),
+        right._replace(reference=same.reshape(2, -1), candidate=other.reshape(2, -1)),
+    ):
+        assert other_windows(wrong) is None and windows_among(wrong, [other]) is None
+    assert other_windows(right._replace(candidate=other[:, 1:])) is None
+    for beyond in ([], [other[:1]], [other[:, 1:]], [np.zeros(())], [same]):
+        assert windows_among(right, beyond) is None
