@@ -10,6 +10,7 @@ from parity.trace import escape
 from parity.trace.arrays import Array
 
 COMPARISON, SUMMED, MULTIPLIED, SIGNED, RAISED_TO, ATOM = range(6)  # how tightly it binds
+SIMPLE = re.compile(r"-?(\d[\w.]*(e-\d+)?|[A-Za-z_][\w.]*)")  # a name, an attribute, a number
 BINDING = {
     "+": SUMMED,
     "-": SUMMED,
@@ -49,7 +50,10 @@ def method(of: Code, name: str, *arguments: "Code | str", **named: object) -> Co
 def infix(first: Code, sign: str, second: Code) -> Code:
     """Returns two operands joined by an operator that groups from the left."""
     own = BINDING.get(sign, COMPARISON)
-    return Code(f"{first.within(own + (own in (COMPARISON, RAISED_TO)))} {sign} {second.within(own + 1)}", own)
+    left, right = first.within(own + (own in (COMPARISON, RAISED_TO))), second.within(own + 1)
+    # As ruff format writes powers of names and numbers.
+    hugged = sign == "**" and SIMPLE.fullmatch(left) and SIMPLE.fullmatch(right)
+    return Code(f"{left}{sign}{right}" if hugged else f"{left} {sign} {right}", own)
 
 
 def number(value: float) -> Code:
@@ -62,7 +66,7 @@ def number(value: float) -> Code:
 
 def _shortest(value: float) -> str:
     """The decimal number, or the fraction of small numbers where that is the same and shorter."""
-    text = repr(value)
+    text = repr(value).replace("e+", "e")
     if len(text) < 12:
         return text
     for divisor in range(3, 1001):

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from parity.port.source.code import SIGNED, Code, infix, number
 from parity.port.source.form import indented, typed, wrapped
 
 LONG = [
@@ -72,3 +73,22 @@ def test_arguments_on_one_line_get_a_line_each_where_the_call_moves_to_the_right
     lines = wrapped(f"x = call({', '.join(names)})", "    ")
     assert lines == ["    x = call(", f"        {', '.join(names)}", "    )"]
     assert [*indented(lines)] == ["        x = call(", *(f"            {name}," for name in names), "        )"]
+
+
+@pytest.mark.parametrize(
+    ("base", "power", "text"),
+    [
+        (Code("0.999"), Code("step"), "0.999**step"),
+        (Code("self.scale"), Code("2"), "self.scale**2"),
+        (Code("x"), Code("-0.5", SIGNED), "x ** (-0.5)"),
+        (Code("torch.tanh(x)"), Code("3"), "torch.tanh(x) ** 3"),
+        (number(-1e-09), Code("x"), "(-1e-09) ** x"),
+    ],
+)
+def test_powers_stand_as_ruff_writes_them(base, power, text):
+    assert infix(base, "**", power).text == text
+
+
+def test_large_numbers_stand_as_ruff_writes_them():
+    assert number(1e30).text == "1e30"
+    assert number(2.5e-20).text == "2.5e-20"
