@@ -247,6 +247,12 @@ class Evidence:
         known = self.counter(step, RATE) or self.optimizers[0].get(RATE)
         return float(known) if isinstance(known, int | float) else None
 
+    def candidate_rate(self, step: int) -> float | None:
+        """Returns the candidate's learning rate of a step where its trace has it; None where it has none."""
+        file = self.candidate.step(step)
+        key = key_of("state", RATE, section=self.section or "")
+        return float(file.read(key)) if key in file else None
+
     @property
     def optimizers(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The optimizer's facts: reference, candidate; empty where a side has none of it."""

@@ -58,7 +58,7 @@ def port_as_json(port: Port, trace: Path, written: Mapping[Path, str], proof: Re
             **_judged(proof),
         },
         "plain": [*port.plainly],
-        "not_covered": [*port.assumed, *unjudged(port), *NOT_IN_A_PORT],
+        "not_covered": [*port.assumed, *unjudged(port, proof), *NOT_IN_A_PORT],
     }
 
 

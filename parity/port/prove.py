@@ -21,7 +21,7 @@ from parity.port.scripts.updates import TRAIN, not_trained
 from parity.port.source.code import identifier
 from parity.port.source.program import Missing, Port
 from parity.port.training.rates import RATE_ARGUMENT
-from parity.trace import GLOBAL_STEP, Trace
+from parity.trace import GLOBAL_STEP, Trace, quantity_of
 from parity.worker.launch import DEFAULT_SILENCE
 from parity.worker.process import SideProcess
 
@@ -216,7 +216,7 @@ def docstring(port: Port, proof: Result | None) -> str:
         *(trained(port, proof) if proof is not None and proof.verdict == "same" else []),
         *port.assumed,
         *port.plainly,
-        *unjudged(port),
+        *unjudged(port, proof),
         f"Not in here: {', '.join(NOT_IN_A_PORT)}.",
         "",
     ]
@@ -244,8 +244,11 @@ def trained(port: Port, proof: Result | None) -> list[str]:
     ]
 
 
-def unjudged(port: Port) -> list[str]:
-    """Returns sentences on what a port has and no replay judges."""
+def unjudged(port: Port, proof: Result | None) -> list[str]:
+    """Returns sentences on what a port has and its proof has not judged."""
+    checks = [check for level in proof.levels.values() for check in level.checks] if proof is not None else []
+    if any(check.run == TRAINING and quantity_of(check.key) == "ema" for check in checks):
+        return []
     named = [f"{each.averages}()" for each in port.trainings.values() if each.averages]
     return [f"Not judged: {', '.join(named)}, the moving averages of the weights."] if named else []
 

@@ -12,7 +12,7 @@ from tf_towers.shadow.program import Program, settled, wide, widened
 
 # Runs of which the largest distance from the free run is kept.
 REPLICAS = 3
-QUANTITIES_OF_FREE_RUN = frozenset(["state", "loss", "grad", "clip", "slot", "stat", "var"])
+QUANTITIES_OF_FREE_RUN = frozenset(["state", "loss", "grad", "clip", "slot", "stat", "var", "ema"])
 MEASURED = QUANTITIES_OF_FREE_RUN - frozenset(["state"])
 # Nothing else is perturbed: counters, rates and draws are the recorded ones in every replica.
 MOVED = frozenset(["feed", "var"])

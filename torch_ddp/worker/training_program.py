@@ -2,28 +2,32 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from parity.trace import GLOBAL_STEP, Trace, TraceWriter, batch_input, quantity_of
+from parity.trace import GLOBAL_STEP, LEARNING_RATE, Trace, TraceWriter, batch_input, quantity_of, trace_name
 from parity.worker.protocol import SideError
 from parity.worker.user_code import UserCode
+from torch_ddp import like_tf
 from torch_ddp.facts import describe_variables
 from torch_ddp.gather import ranks_agree
 from torch_ddp.process_group import Rank
 from torch_ddp.shard import shard
+from torch_ddp.step.gradient_exchange import GradientObserver
 from torch_ddp.step.lazy_state import make_lazy_state
 from torch_ddp.step.optimizer import round_hyper_parameters, round_momenta
+from torch_ddp.step.trace_names import array, named_gradients
 from torch_ddp.step.training_state import TrainingState
 from torch_ddp.worker.replay_random import with_recorded_draws
 from torch_ddp.worker.user_schedule import step_without_updates, take_recorded_rate
 
 LEFT_BY_AN_UPDATE = ("var", "slot", "stat")
-UNOBSERVED = ("loss", "grad", "clip", "ema", "metric", "eval")  # a program shows its own affairs to nobody
+UNOBSERVED = ("loss", "grad", "clip", "ema", "metric", "eval")  # what a program need not show to anybody
+OF_A_RANK = ("stat", "ema")  # what ranks may hold otherwise between two updates: only rank 0's counts
 
 
 class Section:
@@ -35,7 +39,8 @@ class Section:
       recorded: `suffix`, what names of its functions and parts end with; `start`, trace whose init holds the state before
         its first step; `feeds`, whose step k holds the batch of step k; `steps`, in which it trains; `rounded`, whether
         hyper-parameters are rounded to float32; `rates`, the recorded learning rate of each step; `fed`, whether the
-        program takes these; `draws`, whether recorded ones come with the batches; `out`, where its trace goes.
+        program takes these; `draws`, whether recorded ones come with the batches; `watch`, "clip" where the script clips,
+        else "grad": under which a trace has what the optimizer is given; `out`, where its trace goes.
 
     Attributes:
       steps: as recorded.
@@ -60,27 +65,35 @@ class Section:
             step_without_updates(schedule, self.begun)
             _take_rates(optimizer, recorded["rates"])
         self.state = TrainingState(model, optimizer)
+        self._averages = _averages_of(parts.get(f"averages{recorded['suffix']}"), model)
+        # Behind all hooks of the program's: what its optimizer's step begins with.
+        self._observer, self._watched = GradientObserver(model, optimizer), recorded["watch"]
 
     def load(self) -> None:
         """Loads what it starts from; what the script has and the recording lacks begins as the program makes it."""
         own = {text: value for text, value in self.state.read().items() if quantity_of(text) == "stat"}
-        self.state.load({**own, **self._start})
+        self.state.load({**own, **{text: value for text, value in self._start.items() if quantity_of(text) != "ema"}})
+        _begin(self._averages, self._start)
 
     def left(self) -> dict[str, np.ndarray]:
-        """Returns weights, slots and statistics as its update has left them."""
-        return {text: value for text, value in self.state.read().items() if quantity_of(text) in LEFT_BY_AN_UPDATE}
+        """Returns weights, their averages, slots and statistics as its update has left them."""
+        left = {text: value for text, value in self.state.read().items() if quantity_of(text) in LEFT_BY_AN_UPDATE}
+        return {**left, **{text: array(value) for text, value in self._averages.items()}}
 
     def open(self, precision: str) -> None:
         """Opens its trace, with what it starts from."""
         producer = {"package": "torch_ddp", "framework": "torch " + torch.__version__}
-        facts = {"side": "torch_ddp", "precision": precision, "unobserved": list(UNOBSERVED)}
+        shown = {self._watched, *map(quantity_of, self._averages)}
+        unobserved = [quantity for quantity in UNOBSERVED if quantity not in shown]
+        facts = {"side": "torch_ddp", "precision": precision, "unobserved": unobserved}
         self._writer = TraceWriter(self._out, producer, facts, describe_variables(self.state.trained))
         self._writer.init(self.left())
 
     def write(self, number: int, left: dict[str, np.ndarray]) -> None:
-        """Writes what a step has left, where its trace is open."""
+        """Writes what a step has left and what its optimizer was given, where its trace is open."""
         if self._writer:
-            self._writer.step(number, left)
+            self._writer.step(number, {**left, **_given(self._observer, self._watched)})
+        self._observer.forget()
 
     def close(self, ranks_agree: bool) -> None:
         """Closes its trace, where that is open."""
@@ -140,7 +153,7 @@ class TrainingProgram:
                 if len(made) <= len(numbers) and numbers[len(made) - 1] in section.steps:
                     left = section.left()
                     # Statistics are each rank's own until DDP sends rank 0's, before the next forward pass.
-                    common = {text: value for text, value in left.items() if quantity_of(text) != "stat"}
+                    common = {text: value for text, value in left.items() if quantity_of(text) not in OF_A_RANK}
                     agree.append(ranks_agree(common, self._rank, self._device))
                     section.write(numbers[len(made) - 1], left)
             progress(len(made), len(numbers))
@@ -184,6 +197,29 @@ class TrainingProgram:
             yield
         finally:
             own.update(kept)
+
+
+def _averages_of(averages: Any, model: torch.nn.Module) -> dict[str, Tensor]:
+    """Dict of trace name to the moving averages of a program's weights; none where it keeps them by another class."""
+    if not isinstance(averages, like_tf.ExponentialMovingAverage):
+        return {}
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    pairs = zip(averages.variables, averages.averages, strict=True)
+    return {trace_name("ema", names[id(variable)]): value for variable, value in pairs if id(variable) in names}
+
+
+@torch.no_grad()
+def _begin(averages: dict[str, Tensor], start: dict[str, np.ndarray]) -> None:
+    # The program made them of the weights that its model was built with, and then got others.
+    for text, value in averages.items():
+        if text in start:
+            value.copy_(torch.from_numpy(np.array(start[text])))
+
+
+def _given(observer: GradientObserver, quantity: Literal["grad", "clip"]) -> dict[str, np.ndarray]:
+    """What the optimizer's last step began with: gradients and learning rate; nothing where it made none."""
+    found = named_gradients(quantity, observer.given or {})
+    return found if observer.rate is None else {**found, LEARNING_RATE: np.array(observer.rate, np.float64)}
 
 
 def _rates_by_step(recorded: Mapping[str, Any]) -> Callable[[int], float]:

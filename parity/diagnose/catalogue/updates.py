@@ -32,6 +32,7 @@ ROWS: tuple[CauseInfo, ...] = (
                 ),
             ),
             "ftrl": Wording("Ftrl's {text}", _FTRL),
+            "zero": Wording("the learning rate is 0 at step {step}", _SCHEDULE),
             "of a schedule": Wording("learning rate off by the factor {factor:.6g}", _SCHEDULE),
             "up to a step": Wording(
                 "another learning rate up to step {last}, and the same from step {then} on", _SCHEDULE

@@ -56,7 +56,7 @@ def sum_instead_of_mean(first: FirstDifference, evidence: Evidence) -> Cause | N
     pairs = list(evidence.pairs(first.check.step, "grad"))
     factor = common_factor([(one, other) for _, one, other in pairs], evidence.close)
     if factor is None:
-        return None
+        return _sum_of_some(first, evidence, pairs)
     towers, sums = evidence.towers, evidence.reference.facts.get("combine") == "sum"
     # Which side sums, the reference's facts say: the ratio n alone could also be a loss n times too large, which would
     # show in the towers' own gradients, and so before this quantity.
@@ -73,6 +73,29 @@ def sum_instead_of_mean(first: FirstDifference, evidence: Evidence) -> Cause | N
         "combined gradients "
         f"differ by the factor {max(factor, 1 / factor):.12g}, and the gradients of the single towers are the same",
         explains=share_explained(first, [(factor * one, other, one) for _, one, other in pairs]),
+        towers=towers,
+    )
+
+
+def _sum_of_some(first: FirstDifference, evidence: Evidence, pairs: list[tuple[str, Array, Array]]) -> Cause | None:
+    """Some gradients alone are off by the number of towers: those that a script combines otherwise than the rest."""
+    wrong = [each for each in pairs if not same_values(each[1], each[2], evidence.close)]
+    factor = common_factor([(one, other) for _, one, other in wrong], evidence.close)
+    if factor is None or first.name not in [name for name, _, _ in wrong]:
+        return None
+    # The towers' own gradients are the same, or they would be the first difference: what is left is how they are combined.
+    towers = evidence.towers
+    if not (is_close(factor, towers, evidence.close) or is_close(factor, 1 / towers, evidence.close)):
+        return None
+    summing, averaging = ("candidate", "reference") if factor > 1 else ("reference", "candidate")
+    names = ", ".join(name for name, _, _ in wrong)
+    return build_cause(
+        "sum_instead_of_mean",
+        summing,
+        evidence=f"the {summing} sums the gradient of {names} over {towers} towers where the {averaging} averages: it "
+        f"differs by the factor {max(factor, 1 / factor):.12g}; the other {len(pairs) - len(wrong)} combined gradients, "
+        "and those of the single towers, are the same",
+        explains=share_explained(first, [(factor * one, other, one) for _, one, other in wrong]),
         towers=towers,
     )
 

@@ -84,7 +84,8 @@ def _apart_in(quantity: str, evidence: Evidence, step: int, tower: str) -> Apart
         pairs = [(each.name, each.gradient, each.used) for each in optimizer_inputs(evidence, step) or []]
         where = "gradient that the optimizer works with"
     elif quantity == "var":
-        rate = evidence.learning_rate(step)
+        # A script that writes its updates by hand has its rate in no slot or counter; what else differs is not named here.
+        rate = evidence.learning_rate(step) or evidence.candidate_rate(step)
         if not rate:
             return None
         # w' = w - rate (u + c w): where c differs, weights after the step are off by -rate c w.

@@ -48,6 +48,8 @@ MOST_CONSTANTS = 24
 MOST_OPS_LEFT_FOR_LATER = 12  # ops behind the parting in which what is left out there may be done
 # Modules that torch computes of several ops, any of which may be the one that is changed.
 MODULES = {"LocalResponseNorm": ("response_normalisation", "local response normalisation")}
+# The same as functions: torch's, and the one of like_tf.
+FUNCTIONS_OF_OPS = dict.fromkeys(("local_response_norm", "local_response_normalization"), MODULES["LocalResponseNorm"])
 # For all changes of one side, as `work` counts them: 0.2 s of one processor as a ReLU, 0.6 s as a tanh. What is tried last
 # is left out.
 MOST_NUMBERS_COMPUTED = 50_000_000
@@ -100,9 +102,11 @@ def repaired(reference: Side, candidate: Side, of_loss: bool) -> Cause | None:
 
 
 def _of_module(cause: Cause, candidate: Side, number: int | None) -> Cause:
-    """A change of what one of torch's modules computes of several ops is named by what the module is."""
+    """A change of what a module or function of torch's computes of several ops is named by what that is."""
     module = candidate.passed.ops[number].attributes.get("module") if number is not None else None
-    name, words = MODULES.get(str(module), ("", ""))
+    line = candidate.passed.ops[number].line if number is not None else None
+    called = next((each for each in FUNCTIONS_OF_OPS if line is not None and f"{each}(" in line.text), "")
+    name, words = MODULES.get(str(module), FUNCTIONS_OF_OPS.get(called, ("", "")))
     return replace(cause, name=name, title=f"{words} by other numbers: {cause.title}") if name else cause
 
 

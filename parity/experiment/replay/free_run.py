@@ -68,13 +68,14 @@ def train_freely(
     Returns:
       ``(runs, "")``, or ``(None, why there are none)``.
     """
-    part, folder = replayed.part, Path(shadow.directory)
+    # A replayed step moves no averages; a program does.
+    part, folder = replayed.part.averaging() if replayed.has_program else replayed.part, Path(shadow.directory)
     side = RecordedSide(part, shadow, out)
     try:
         freely, measured = side.freely, Trace(folder / SHADOW_SPREAD)
     except TraceError:
         return None, told_of_shadow(part, "free") or NO_FREE_RUN
-    start = start_of(freely.before(part.steps[0]), part.begins)
+    start = without_averages(start_of(freely.before(part.steps[0]), part.begins))
     others = _others(replayed, freely) if part.trained is not None or part.held else None
     states = write_states(out / f"{name}-states", ((number, freely.before(number)) for number in part.steps))
     candidate = replayed.run_freely(translated(replayed.join, start), others, name, feeds)
@@ -89,9 +90,14 @@ def start_of(state: Tensors, begins: bool) -> Tensors:
       state: of the script before the first step, in the shadow's free run.
       begins: whether the recording starts with the training.
     """
-    # Weights and statistics alone: slots and counters then are what the port's own optimizer begins with, which is
-    # judged.
-    return select(state, "var", "stat") if begins else state
+    # Weights, their averages and statistics alone: slots and counters then are what the port's own optimizer begins with,
+    # which is judged.
+    return select(state, "var", "stat", "ema") if begins else state
+
+
+def without_averages(tensors: Tensors) -> Tensors:
+    """Returns a state without moving averages of weights, for a port that is stepped by the tool and keeps none."""
+    return {text: value for text, value in tensors.items() if parse_key(text).quantity != "ema"}
 
 
 def counts_otherwise(part: Part, runs: FreeRuns) -> list[Cause]:

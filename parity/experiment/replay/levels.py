@@ -32,7 +32,8 @@ from parity.judge.port_values import judge_own_values, written_notes
 from parity.judge.result import Cause, Check, FirstDifference, Level
 from parity.judge.tensor_details import Pairs
 from parity.judge.unmatched_slots import slot_notes, slots_aside
-from parity.trace import Trace, select
+from parity.mapping.trace_map import Join
+from parity.trace import Trace, quantity_of, select
 
 CARRIED = "in lockstep, each step from the recorded state, and free-running from the first weights"
 LOADED = (
@@ -142,8 +143,14 @@ def _judge(replayed: ReplayedPort, runs: Runs) -> list[Check]:
     checks = judge_initial_slots(join, _fresh(part), replayed.initial_slots) + judge_own_values(replayed.written)
     checks += judge_init(join, traces.reference64.init(), traces.candidate64.init())
     checks += judge_lockstep(join, traces, part.steps)
-    checks += judge_free(join, free.reference, free.candidate, free.spread, checks) if free else []
+    checks += _judge_freely(join, free, checks) if free else []
     return slots_aside(checks, join, traces)
+
+
+def _judge_freely(join: Join, free: FreeRuns, lockstep: Sequence[Check]) -> list[Check]:
+    found = judge_free(join, free.reference, free.candidate, free.spread, lockstep)
+    # The steps are the tool's, and move no averages: those are the program's to move.
+    return [check for check in found if quantity_of(check.key) != "ema"]
 
 
 def _rejudge(script: Script, runs: Runs, checks: list[Check]) -> list[Check]:

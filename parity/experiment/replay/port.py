@@ -201,6 +201,11 @@ class ReplayedPort:
         )
         return self._run(spec, self._prepare(self._case, "float64", name))
 
+    @property
+    def has_program(self) -> bool:
+        """Whether the port has a training program of its own."""
+        return self._port.program is not None
+
     def write_training(self, start: Tensors) -> dict[str, Any]:
         """Returns what `torch_ddp.worker.training_program` is told of this part; what it starts from is left in a file.
 
@@ -214,6 +219,7 @@ class ReplayedPort:
             "rates": [self.part.rate(number) for number in self.part.steps],
             "fed": self.part.name in self._port.program.fed,
             "draws": bool(self._case["draws"]),
+            "watch": _watched(self.part),
             "feeds": str(self._spec.feeds),
             "start": str(write_init(self._out / "train-start", start)),
             "steps": list(self.part.steps),
@@ -346,8 +352,13 @@ def _case(part: Part, port: Port) -> dict[str, Any]:
         "seed": 0,
         # What the port's own optimizer does to gradients before its step is clipping where the script clips, else
         # combining.
-        "watch": ("clip" if part.facts.get("clipped") else "grad") if part.name in port.optimizers else None,
+        "watch": _watched(part) if part.name in port.optimizers else None,
     }
+
+
+def _watched(part: Part) -> str:
+    """The quantity that stands for what an optimizer of the port's own is given."""
+    return "clip" if part.facts.get("clipped") else "grad"
 
 
 def _schedule(part: Part, port: Port) -> dict[str, Any]:

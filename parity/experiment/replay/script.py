@@ -32,8 +32,9 @@ from parity.trace import (
 from parity.trace.arrays import Array, Tensors
 
 REPLAYED = frozenset(["state", "feed", "noise", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var"])
-REPLAYED_STATE = REPLAYED & STATE  # averages are not replayed
-RACING = "unordered_statistics"
+REPLAYED_STATE = REPLAYED & STATE
+AVERAGE_QUANTITIES = frozenset(["ema"])  # moved by a training program, not by a replayed step
+RACING, RACING_AVERAGES = "unordered_statistics", "unordered_average"
 DRAW = "recorded_draw_"
 
 
@@ -56,6 +57,7 @@ class Part:
         by `break_ties_of_inputs`.
       held: names of variables that are neither weights nor statistics, and that the port holds: what is on the way to a
         statistic, as a count is. They are loaded, and not judged.
+      averaged: whether the moving averages of the weights are part of it.
     """
 
     name: str
@@ -66,6 +68,15 @@ class Part:
     left: set[str]
     aside: Literal["", "weights", "inputs"] = ""
     held: frozenset[str] = frozenset()
+    averaged: bool = False
+
+    def averaging(self) -> "Part":
+        """Returns the part with its moving averages, unless they race with the update and so are others in every run.
+
+        A script with several optimizers says of no average which of them moves it.
+        """
+        races = any(hazard["name"] == RACING_AVERAGES for hazard in self.facts.get("hazards", []))
+        return replace(self, averaged=not races and not self.name)
 
     def holding(self, names: Collection[str]) -> "Part":
         """Returns the part with a port that holds those of some names that are recorded as neither weight nor statistic."""
@@ -222,7 +233,7 @@ class Part:
         return break_ties(tensors, number) if self.aside else tensors
 
     def _own(self, file: TensorFile) -> Iterator[tuple[str, str]]:
-        for text in file.names(*REPLAYED_STATE):
+        for text in file.names(*REPLAYED_STATE, *(AVERAGE_QUANTITIES if self.averaged else ())):
             own = self.own(text)
             if own is not None:
                 yield text, own
@@ -273,6 +284,8 @@ def _kept(part: Part, file: TensorFile, before: Tensors, draws: dict[str, str]) 
         key = parse_key(own)
         if text in draws:
             yield draws[text], file.read(text)
+        elif part.averaged and key.quantity in AVERAGE_QUANTITIES:
+            yield own, file.read(text)
         elif key.quantity not in REPLAYED or (part.racing and key.quantity == "stat"):
             part.left.add(key.quantity)
         elif key.quantity == "feed" and not file.shape(text):

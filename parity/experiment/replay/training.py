@@ -3,20 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from parity.experiment.replay.free_run import FreeRuns, start_of
+from parity.experiment.diagnosis import outliving
+from parity.experiment.replay.free_run import FreeRuns, start_of, without_averages
 from parity.experiment.replay.levels import Judged
 from parity.experiment.replay.orders import FREE_RUN_IN_OTHER_ORDER
 from parity.experiment.replay.port import ReplayedPort
+from parity.experiment.replay.training_causes import causes_of_training
 from parity.judge.level import first_difference
 from parity.judge.levels.function import judge_free
-from parity.judge.metrics import distance
+from parity.judge.metrics import distance, norm
 from parity.judge.result import Check, Level, decide, what_differs
 from parity.mapping.states import translated
-from parity.trace import Trace, parse_key
+from parity.mapping.trace_map import Join
+from parity.trace import Trace, key_of, parse_key
 from parity.trace.arrays import Tensors
 
 TRAINING = "train"
-LEFT_BY_UPDATES = ("var", "slot", "stat")
+LEFT_BY_UPDATES = ("var", "slot", "stat", "ema")
 TRAINED_THE_SAME = "train() itself on {ranks} ranks in float64"
 NOT_TRAINED = "train() was not run: {why}"
 AS_FREE = "as near to the port's free run, which is the same as the script's, as that may be to the script's"
@@ -24,6 +27,10 @@ AS_FREE = "as near to the port's free run, which is the same as the script's, as
 AS_FREE_IN_OTHER_ORDER = (
     "as near to the port's free run, which takes the other order of the script's race, as that may be to the script's"
 )
+AS_ROUNDED = "as near as a decay that is computed in float32 is to the shadow's, which is in float64"
+# 1 - (1 + n) / (10 + n) rounds twice in float32, each time by 2^-24 of at most 1; the shadow has neither rounding. So a
+# share of the way from an average to its weight is 2^-23 of that way off: 1.2e-4 of the share for a decay of 0.999.
+ROUNDING_OF_DECAY = 2.0**-23
 BY_OWN_RUN = "{count:,} of them are not the script's but {note}"
 PARTED = "train() itself does otherwise than the steps that were replayed, which are the same as the script's"
 
@@ -81,6 +88,7 @@ def _with_program(function: Level, replayed: ReplayedPort, runs: FreeRuns | None
     if verdict == "same" and trained.facts.get("ranks_agree", True):
         return replace(function, checks=together).with_notes(_in_words(replayed, checks))
     first = first_difference(replayed.join, checks, {TRAINING: (runs.reference, trained)})
+    causes, notes = outliving(lambda: causes_of_training(replayed, runs, trained, first) if first else [])
     ended = [] if trained.facts.get("ranks_agree", True) else ["the ranks of train() end with different weights"]
     return replace(
         function,
@@ -88,7 +96,8 @@ def _with_program(function: Level, replayed: ReplayedPort, runs: FreeRuns | None
         verdict="incomparable" if verdict == "incomparable" else "different",
         reason=what_differs(together) or "the ranks of train() part",
         first_difference=first,
-    ).with_notes(PARTED, *ended)
+        causes=causes or [],
+    ).with_notes(PARTED, *ended, *notes)
 
 
 def trains_itself(level: Level) -> bool:
@@ -100,10 +109,11 @@ def _in_words(replayed: ReplayedPort, checks: Sequence[Check]) -> str:
     judged = [check for check in checks if check.verdict == "same"]
     highest = max((check.multiple for check in judged), default=0.0)
     farthest = max((check.of_scale for check in judged), default=0.0)
+    averaged = any(parse_key(check.key).quantity == "ema" for check in judged)
+    what = "weights, slots, statistics and averages" if averaged else "weights, slots and statistics"
     words = (
-        f"{TRAINED_THE_SAME.format(ranks=replayed.part.towers)}, fed what was recorded: {len(judged):,} weights, slots and "
-        f"statistics after {len(replayed.part.steps)} updates, at most {highest:.2g} of the tolerance, {farthest:.1g} of "
-        "the scale away"
+        f"{TRAINED_THE_SAME.format(ranks=replayed.part.towers)}, fed what was recorded: {len(judged):,} {what} after "
+        f"{len(replayed.part.steps)} updates, at most {highest:.2g} of the tolerance, {farthest:.1g} of the scale away"
     )
     counts = {note: sum(check.note == note for check in judged) for note in (AS_FREE, AS_FREE_IN_OTHER_ORDER)}
     return "; ".join([words, *(BY_OWN_RUN.format(count=count, note=note) for note, count in counts.items() if count)])
@@ -115,8 +125,28 @@ def _judge(replayed: ReplayedPort, runs: FreeRuns, trained: Trace, lockstep: Seq
     free = {(check.step, check.key): check for check in lockstep if check.run == "free"}
     if replayed.part.held and any(check.verdict == "different" for check in left):
         # The shadow takes what is held from the recording in every step, in float32, and so did the port's free run.
-        runs = runs._replace(candidate=replayed.run_freely(_start(replayed, runs), None, "carried"))
-    return [_by_own_free_run(replayed, runs, trained, check, free)._replace(run=TRAINING) for check in left]
+        start = without_averages(_start(replayed, runs))
+        runs = runs._replace(candidate=replayed.run_freely(start, None, "carried"))
+    judged = [_by_own_free_run(replayed, runs, trained, check, free)._replace(run=TRAINING) for check in left]
+    judged = [by_rounded_decay(replayed.join, runs, trained, check) for check in judged]
+    # Averages follow weights: where those are the port's own run's, no recorded average is theirs.
+    own = any(check.note in (AS_FREE, AS_FREE_IN_OTHER_ORDER) for check in judged)
+    return [check for check in judged if not own or parse_key(check.key).quantity != "ema"]
+
+
+def by_rounded_decay(join: Join, runs: FreeRuns, trained: Trace, check: Check) -> Check:
+    """Judges a moving average by what the rounding of its decay in float32 makes of it, step by step."""
+    key = parse_key(check.key)
+    if key.quantity != "ema" or check.verdict != "different":
+        return check
+    weight, way = key_of("var", key.name), 0.0
+    for number in runs.reference.step_numbers:
+        if number <= check.step:
+            way += norm(runs.reference.step(number).read(weight) - runs.states.step(number).read(check.key))
+    one, other = runs.reference.step(check.step).read(check.key), join.read(key, trained.step(check.step))
+    if other is None or one.shape != other.shape or not distance(one, other) <= ROUNDING_OF_DECAY * way:  # NaN is not
+        return check
+    return check._replace(verdict="same", allowed=ROUNDING_OF_DECAY * way, note=AS_ROUNDED)
 
 
 def _by_own_free_run(

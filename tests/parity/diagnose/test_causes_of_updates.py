@@ -388,3 +388,29 @@ def test_a_gradient_is_dampened_where_the_settings_do_not_say_otherwise_and_all_
     one, other = made(momentum, momentum), made(momentum, momentum, take=0.1, only=only)
     key = f"slot/momentum/{only[0] if only else 'kernel'}"
     assert causes_of(key, one, other, before(momentum), KINDS, facts)[0][0] == name
+
+
+KERNEL, MOVE = np.random.default_rng(5).standard_normal((4, 3)), np.random.default_rng(6).standard_normal((4, 3))
+OF_A_RATE = {"state/learning_rate": np.array(0.02)}
+
+
+def test_decay_beside_an_update_is_measured_by_the_rate_of_the_port_where_the_script_has_none(tmp_path):
+    """An Adam that a script writes itself has its rate in no slot; torch's AdamW decays weights by itself."""
+    given = {"grad/w": MOVE, "slot/m/w": 0.1 * MOVE}
+    one = {**given, "var/w": KERNEL - 0.02 * MOVE}
+    other = {**given, "var/w": KERNEL - 0.02 * MOVE - 0.02 * 0.01 * KERNEL}
+    states = {"var/w": KERNEL, "slot/m/w": 0.0 * MOVE}
+    found = causes_between(tmp_path / "rate", "var/w", one, {**other, **OF_A_RATE}, states, {"w": "weight"})
+    assert found[0] == ("weight_decay", "weight decay of 0.01 in the candidate that the reference does not have")
+    assert "weight_decay" not in [
+        name for name, _ in causes_between(tmp_path / "none", "var/w", one, other, states, {"w": "weight"})
+    ]
+
+
+def test_a_rate_of_zero_is_said_where_nothing_moves(tmp_path):
+    given, states = {"grad/w": MOVE}, {"var/w": KERNEL}
+    one, other = {**given, "var/w": KERNEL - 0.02 * MOVE}, {**given, "var/w": KERNEL}
+    for rate, name in ((0.0, "learning_rate"), (0.02, "not_updated")):
+        rated = {**other, "state/learning_rate": np.array(rate)}
+        found = causes_between(tmp_path / name, "var/w", one, rated, states, {"w": "weight"})
+        assert found[0][0] == name

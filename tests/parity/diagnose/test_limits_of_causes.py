@@ -182,6 +182,24 @@ def test_only_the_number_of_towers_makes_a_sum_of_a_mean(tmp_path, factor, facts
     assert [name for name, _ in found][:1] == names
 
 
+@pytest.mark.parametrize(
+    ("factor", "facts", "named"),
+    [
+        (0.5, {}, "sum_instead_of_mean"),
+        (0.5 * (1 + 0.9e-9), {}, "sum_instead_of_mean"),
+        (0.5 * (1 + 1.2e-9), {}, "gradient_factor"),
+        (2.0, {}, "sum_instead_of_mean"),
+        (2.0, {"combine": "sum"}, "sum_instead_of_mean"),
+        (3.0, {}, "gradient_factor"),
+    ],
+)
+def test_one_gradient_may_be_added_up_where_the_others_are_averaged(tmp_path, factor, facts, named):
+    towers = {f"tower_grad/{tower}/{key[5:]}": value for key, value in TWO.items() for tower in range(2)}
+    one, other = {**towers, **TWO}, {**towers, **TWO, "grad/v": factor * TWO["grad/v"]}
+    (name, _), *_ = causes_between(tmp_path, "grad/v", one, other, {}, WEIGHTS, facts)
+    assert name == named
+
+
 GRADIENTS = [np.random.default_rng(0).standard_normal((4, 3)), 0.1 * np.random.default_rng(1).standard_normal(5)]
 
 

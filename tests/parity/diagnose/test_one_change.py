@@ -369,6 +369,8 @@ def test_an_op_inside_of_a_module_that_is_one_thing_is_named_by_that():
     named = cause(own, other._replace(ops=inside))
     assert named.name == "response_normalisation"
     assert named.title.startswith("local response normalisation by other numbers: the port has 5 in mul, where")
+    line = SourceLine("port.py", 25, "forward", "x = F.local_response_norm(x, 9)")
+    assert cause(own, other._replace(ops=[op._replace(line=line) for op in other.ops])).name == "response_normalisation"
     without = net()
     ops = [op._replace(attributes={**op.attributes, "module": "LocalResponseNorm"}) for op in without.ops]
     left_out = cause(net(("Relu", [0], np.maximum(H, 0))), without._replace(ops=ops))

@@ -50,6 +50,14 @@ def not_updated(first: FirstDifference, evidence: Evidence) -> Cause | None:
     # The variable of the difference has to be one of them, or another detector's cause would be named here.
     if first.name not in still:
         return None
+    if not moved and evidence.candidate_rate(step) == 0.0:
+        return build_cause(
+            "learning_rate",
+            "zero",
+            evidence=f"at step {step} the candidate's learning rate is 0: all {len(still)} variables that move in the "
+            "reference stay as they were",
+            step=step,
+        )
     if not moved:
         return build_cause(
             "not_updated",
