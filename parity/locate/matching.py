@@ -1,7 +1,7 @@
 """Tells which outputs of a forward pass the other side's pass reaches: the same numbers, in whatever order of axes."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -43,7 +43,8 @@ class Reached(NamedTuple):
     Fields:
       reference: by op, the number of an op of the candidate with the same numbers.
       candidate: by op of the candidate, the number of such an op of the reference.
-      told: by side, the numbers of the ops whose output tells: it is known, and no output that many ops give.
+      told: by side, the numbers of the ops whose output tells: it is known, no output that many ops give, and not what the
+        other side is fed.
     """
 
     reference: dict[int, int]
@@ -56,6 +57,7 @@ class _Output:
 
     def __init__(self, number: int, value: Array) -> None:
         self.number = number
+        self.size = value.size
         finite = value[np.isfinite(value)].astype(np.float64)
         # Sums do not depend on the order of the numbers, and take one pass where sorting takes n log n.
         self.sums = float(finite.sum()), float((finite**2).sum())
@@ -101,8 +103,38 @@ def reach(reference: Pass, candidate: Pass, tolerance: float = TOLERANCE) -> Rea
                     # The first partner stays: which of several equal outputs it is does not matter to what is reached.
                     of_reference.setdefault(output.number, against.number)
                     of_candidate.setdefault(against.number, output.number)
-    told = tuple(frozenset(each.number for group in side.values() for each in group) for side in (one, other))
+    told = [frozenset(each.number for group in side.values() for each in group) for side in (one, other)]
+    told[0] -= _fed_to_the_other(reference, told[0] - of_reference.keys(), candidate, tolerance)
+    told[1] -= _fed_to_the_other(candidate, told[1] - of_candidate.keys(), reference, tolerance)
     return Reached(of_reference, of_candidate, (told[0], told[1]))
+
+
+def _fed_to_the_other(passed: Pass, numbers: Collection[int], other: Pass, tolerance: float) -> set[int]:
+    """The ops that cut out of inputs what the other side is fed as it is: a shard, where towers have inputs of their own."""
+    cut = {
+        number: value
+        for number in numbers
+        if not passed.ops[number].inputs
+        and not passed.ops[number].weights
+        and (value := passed.value(number)) is not None
+    }
+    if not cut:
+        return set()
+    fed = [_Output(-1, value) for value in _inputs(other)]
+    return {
+        number
+        for number, value in cut.items()
+        if any(value.size == each.size and each.holds(_Output(number, value), tolerance) for each in fed)
+    }
+
+
+def _inputs(passed: Pass) -> Iterator[Array]:
+    """Yields what ops take that is neither a weight nor an op's output."""
+    for number, op in enumerate(passed.ops):
+        for at, operand in enumerate(op.operands):
+            value = passed.operand(number, at) if operand.op is None and operand.name not in op.weights else None
+            if value is not None and _tells(value):
+                yield value
 
 
 def partners(reference: Pass, candidate: Pass, tolerance: float = TOLERANCE) -> dict[int, list[int]]:

@@ -128,3 +128,15 @@ def test_a_loss_gets_the_draws_of_a_loop_together():
     draws = {"recorded_draw_0_in_loop_0": STEPS[:1], "recorded_draw_1_in_loop_0": OTHERS[:1]}
     found = with_recorded_draws(loss)(None, x=torch.ones(2, 2), **draws)
     torch.testing.assert_close(found, 1 + STEPS[0] + OTHERS[0])
+
+
+def test_draws_that_are_left_over_may_be_said_where_what_differs_is_looked_for():
+    left = []
+    given = {"recorded_draw_0": UNIFORM, "x": ONES}
+    assert with_recorded_draws(lambda model, x: x.sum(), left)(None, **given) == ONES.sum()
+    assert left == [
+        "draws: expected the port to draw 1 times, as the script does, got 0. Draw where the script draws: is the port in "
+        "train mode?"
+    ]
+    with_recorded_draws(lambda model, x: dropout(x, 0.4).sum(), left)(None, **given)
+    assert len(left) == 1, "nothing is left where all draws are taken"

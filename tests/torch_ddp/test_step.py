@@ -2,8 +2,14 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from torch_ddp import Rank, Stepper, TorchDdpError, Update, like_tf, process_group
+from torch_ddp.step.backward import Backward
+from torch_ddp.step.combine import Combining
+from torch_ddp.step.one_step import ToolStep
+from torch_ddp.step.stepper import WrappedPort
+from torch_ddp.step.training_state import TrainingState
 
 BATCH = {"x": np.arange(12.0).reshape(4, 3) / 7, "y": np.array([1.0, -1.0, 0.5, 2.0])}
 
@@ -166,3 +172,42 @@ def test_what_is_no_loss_is_refused_in_one_line(alone, loss, text):
 def test_a_type_error_inside_a_loss_comes_through(alone):
     with pytest.raises(TypeError, match="unsupported operand"):
         stepper_of(alone, lambda model, x, y: model(x).sum() + None).step(BATCH)
+
+
+class Half(nn.Module):
+    """Two layers of which a loss may use one."""
+
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = nn.Linear(3, 1).double(), nn.Linear(3, 1).double()
+
+    def forward(self, x):
+        return self.used(x)
+
+
+def steps_with_zeros(rank: Rank, detached: bool) -> tuple[list, dict]:
+    """Two steps of a port as a replay makes them: where a parameter is reached by no loss, or none is."""
+    torch.manual_seed(0)
+    model = Half()
+    optimizer = like_tf.GradientDescent(model.parameters(), lr=0.1)
+    wrapped = DistributedDataParallel(model, find_unused_parameters=True)
+
+    def loss(model, x, y):
+        found = ((model(x)[:, 0] - y) ** 2).mean()
+        return found.detach() if detached else found
+
+    backward = Backward(wrapped, loss, Combining("mean"), Update(model, optimizer))
+    backward.zeros = True
+    state = TrainingState(model, optimizer)
+    port = WrappedPort(wrapped, loss, rank, "refuse")
+    stepper = Stepper.of_parts(port, state, ToolStep(backward, state))
+    return [stepper.step(BATCH) for _ in range(2)], stepper.state()
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_what_no_loss_reaches_may_have_a_gradient_of_zeros(two_ranks, detached):
+    (steps, _), _ = two_ranks.run(steps_with_zeros, detached)
+    for step in steps:
+        for quantity in ("tower_grad/0", "tower_grad/1", "grad"):
+            np.testing.assert_array_equal(step[f"{quantity}/unused.weight"], np.zeros((1, 3)))
+            assert step[f"{quantity}/used.weight"].any() == (not detached)

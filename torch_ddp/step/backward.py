@@ -63,6 +63,7 @@ class Backward:
       reduction: of DDP's buckets.
       given: dict of a part's name to outputs that it is to have whatever the port makes of them.
       cut: whether no gradient passes these.
+      zeros: whether a parameter that the loss does not reach has a gradient of zeros, in place of none.
       by_hand: whether the gradients are combined by hand; they are then without loss scale and averaged over micro-batches.
       own_wrapper: as given.
 
@@ -103,6 +104,7 @@ class Backward:
         self._sharing = Sharing(model) if self.by_hand else None
         self.given: Mapping[str, Mapping[str, Tensor]] = {}
         self.cut = False
+        self.zeros = False
 
     def run(self, piece: Shard, rank: int, scale: float | None = None) -> list[Part]:
         """Returns the parts of a step, in order; leaves the combined gradients in the parameters.
@@ -129,6 +131,9 @@ class Backward:
                 parts.append(self._part(name, inputs, rank))
         if self.by_hand:
             self._combine([part.clipped or part.gradients for part in parts], piece.examples)
+        for parameter in self._parameters.values() if self.zeros else ():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
         return parts
 
     def _alone(self, pieces: Iterable[dict[str, Tensor]]) -> Iterable[dict[str, Tensor]]:
@@ -152,14 +157,20 @@ class Backward:
         if self._own_losses:
             local = self._of_own_losses(loss, outputs)
         else:
-            require_gradient(loss)
-            self._scaled(loss).backward()  # type: ignore[no-untyped-call]
-            local = self.reduction.local
+            local = self._of_one_loss(loss)
         # Each in float32 or wider, on this rank, without scale: comparable with a tower's own gradient.
         gradients = {key: value if scale == 1.0 else _wide(value) / scale for key, value in local.items()}
         # What a port clips before it shares it, a hook of its wrapper does.
         clipped = {} if self.own_wrapper else self._update.clip_own(gradients)
         return Part(name, inputs, loss, outputs, gradients, clipped)
+
+    def _of_one_loss(self, loss: Tensor) -> dict[str, Tensor]:
+        # DDP has nothing to share where no gradient goes back at all: then no bucket waits for one either.
+        if loss.requires_grad or not self.zeros:
+            require_gradient(loss)
+            self._scaled(loss).backward()  # type: ignore[no-untyped-call]
+        unreached = [name for name in self._parameters if name not in self.reduction.local] if self.zeros else []
+        return {**self.reduction.local, **{name: torch.zeros_like(self._parameters[name]) for name in unreached}}
 
     def _scaled(self, loss: Tensor) -> Tensor:
         prescaled = self._combining.reduce == "prescaled" and not self.own_wrapper

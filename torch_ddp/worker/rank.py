@@ -81,6 +81,7 @@ class RankServer:
         self._code = UserCode()
         self._device = torch.device("cuda", rank.local_rank) if backend == "nccl" else torch.device("cpu")
         self._prepared: dict[str, Built] = {}
+        self._draws_left: list[str] = []  # what the losses of the present run have left of recorded draws, in words
         make_repeatable(threads)
 
     def handlers(self) -> dict[str, Any]:
@@ -176,6 +177,7 @@ class RankServer:
         watch: GradientCuts | ForwardWatch | None = None,
     ) -> None:
         precision = json.loads(arguments["prepared"])["precision"]
+        self._draws_left.clear()
         feeds = Trace(arguments["feeds"])
         follow = Trace(arguments["follow"]) if arguments["follow"] else None
         keep = set(arguments["quantities"])
@@ -220,6 +222,8 @@ class RankServer:
             progress(done + 1, len(numbers))
         if writer:
             told: dict[str, Any] = {"unobserved": sorted(stepper.unobserved), COUNTERS_AFTER: counters_after(state)}
+            if self._draws_left:
+                told["draws_left"] = self._draws_left[0]
             if isinstance(watch, GradientCuts):
                 told["gradient_cuts"] = watch.found
             writer.close(ranks_agree=agree, **told)
@@ -295,7 +299,8 @@ class RankServer:
     def _load(self, case: dict[str, Any], name: str) -> Callable[..., Any]:
         """Loads a function that a case names; it is given the draws that come with its inputs, where some were recorded."""
         function: Callable[..., Any] = self._code.load(case[name])
-        return with_recorded_draws(function) if case.get("draws") else function
+        # Which draws a port leaves is no reason to end: what it computes without them is what differs, and where.
+        return with_recorded_draws(function, self._draws_left) if case.get("draws") else function
 
     def _stepper(
         self,
@@ -321,7 +326,11 @@ class RankServer:
             set_rate = PortRates(schedule, optimizer, rates)
         update = Update(trained, optimizer, described, set_rate)
         combining = Combining(case["combine"], **case.get("combining", {}))
-        wrapped = wrapper or DistributedDataParallel(model, bucket_cap_mb=case.get("bucket_cap_mb"))
+        # A replay goes on where a parameter is reached by no loss, which is a difference to be found.
+        lenient = bool(case.get("replayed")) and not own_step
+        wrapped = wrapper or DistributedDataParallel(
+            model, bucket_cap_mb=case.get("bucket_cap_mb"), find_unused_parameters=lenient
+        )
         port = WrappedPort(wrapped, self._load(case, "loss"), self._rank, combining.uneven)
         if own_step:
             state = TrainingState(model, optimizer, update, mixed)
@@ -335,6 +344,7 @@ class RankServer:
         parts = [Part(name, described, model, rounded) for name, described in others]
         state = TrainingState(model, optimizer, update, mixed, parts)
         backward = Backward(wrapped, port.loss, combining, update, decay, parts, wrapper is not None)
+        backward.zeros = lenient
         observed = None
         if case.get("watch"):
             observed = ObservedGradients(GradientObserver(state.trained, optimizer), case["watch"])

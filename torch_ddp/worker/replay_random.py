@@ -77,32 +77,42 @@ class RecordedDraws(TorchFunctionMode):
     Args:
       draws: in the order in which the script draws; uniform in [0, 1) or standard normal. Those of one loop are a
         `DrawsOfLoop`.
+      left: takes what is to be said of draws that are left over; None to refuse them.
 
     Raises:
       TorchDdpError: the port draws more or less often than the script, in another shape, or by a function that has no
         counterpart.
     """
 
-    def __init__(self, draws: Sequence[Tensor | DrawsOfLoop]) -> None:
+    def __init__(self, draws: Sequence[Tensor | DrawsOfLoop], left: list[str] | None = None) -> None:
         super().__init__()
         self._draws = list(draws)
+        self._left = left
         self._taken = 0
 
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        """Leaves the block; refuses draws that are left over."""
+        """Leaves the block; refuses draws that are left over, or says so."""
         super().__exit__(kind, value, traceback)  # type: ignore[no-untyped-call]
         # Not where the block ends by an error, which says more than draws that are left over.
-        loop = self._draws[self._taken] if kind is None and self._taken < len(self._draws) else None
+        message = self._left_over() if kind is None else ""
+        if message and self._left is None:
+            raise TorchDdpError(message)
+        if message and self._left is not None:
+            self._left.append(message)
+
+    def _left_over(self) -> str:
+        loop = self._draws[self._taken] if self._taken < len(self._draws) else None
         if isinstance(loop, DrawsOfLoop):
-            raise TorchDdpError(
+            return (
                 f"draws: expected the port to draw as often as the script does in its loop, got {loop.left} draws left "
                 f"over, each of shape {_either(loop.shapes)}. Draw in every iteration: is the port in train mode?"
             )
-        if kind is None and self._taken != len(self._draws):
-            raise TorchDdpError(
+        if self._taken != len(self._draws):
+            return (
                 f"draws: expected the port to draw {len(self._draws)} times, as the script does, got {self._taken}. "
                 "Draw where the script draws: is the port in train mode?"
             )
+        return ""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Answers a random function from the draws, and lets everything else through."""
@@ -156,17 +166,17 @@ class RecordedDraws(TorchFunctionMode):
         return draw
 
 
-def with_recorded_draws(loss: Callable[..., Any]) -> Callable[..., Any]:
+def with_recorded_draws(loss: Callable[..., Any], left: list[str] | None = None) -> Callable[..., Any]:
     """Returns a loss function, or a step, that takes draws beside its inputs, and uses them.
 
     They are called ``recorded_draw_0`` and so on, and ``recorded_draw_1_in_loop_0`` where the first axis is the iterations
-    of a loop.
+    of a loop. `left` is as of `RecordedDraws`.
     """
 
     @functools.wraps(loss)
     def replayed(*given: Any, **inputs: Tensor) -> Any:
         own: Mapping[str, Tensor] = {name: value for name, value in inputs.items() if not INPUT.fullmatch(name)}
-        with RecordedDraws(_in_order(inputs)):
+        with RecordedDraws(_in_order(inputs), left):
             return loss(*given, **own)
 
     return replayed

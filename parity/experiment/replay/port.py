@@ -78,6 +78,7 @@ class ReplayedPort:
       draft: the mapping, and what of it is guessed.
       mapping: of the variables.
       prepared: by precision, what the side answered.
+      draws_left: what is to be said of recorded draws that it has not taken, "" where it took all.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class ReplayedPort:
         self.part = part
         self._port, self._side, self._out, self._tick = port, side, out, tick
         self._round = False
+        self.draws_left = ""
         self._case = _case(part, port)
         # Built first to see its variables, with an optimizer that moves nothing: which one it gets depends on the
         # mapping.
@@ -247,7 +249,9 @@ class ReplayedPort:
     def _run(self, spec: RunSpec, prepared: dict[str, Any]) -> Trace:
         out = self._out / (f"torch-{spec.name}-rounded" if self._round else f"torch-{spec.name}")
         what = f"torch {self.part.name} {spec.name}" if self.part.name else f"torch {spec.name}"
-        return start_run(self._side, self._tick, what, spec, out, prepared=prepared["prepared"]).result()
+        trace = start_run(self._side, self._tick, what, spec, out, prepared=prepared["prepared"]).result()
+        self.draws_left = self.draws_left or str(trace.facts.get("draws_left", ""))
+        return trace
 
     def again(
         self,
@@ -342,6 +346,7 @@ def _case(part: Part, port: Port) -> dict[str, Any]:
     return {
         **own_step,
         **_schedule(part, port),
+        "replayed": True,
         "clips": "combined" if part.facts.get("clipped") else "",
         "model": port.model,
         "loss": port.losses[part.name],

@@ -1,12 +1,40 @@
 """Runs single steps of a replayed port once more with one thing changed, for those who look for a cause."""
 
+import re
 from collections.abc import Callable, Sequence
+from collections.abc import Mapping as TableOf
 from pathlib import Path
 
 from parity.experiment.replay.port import ReplayedPort
 from parity.mapping.states import translated_batch
-from parity.trace import SHADOW, SHADOW_FORWARD, Forward, Trace
+from parity.trace import SHADOW, SHADOW_FORWARD, Forward, ForwardOp, SourceLine, Trace, TraceError, read_graph
 from parity.trace.arrays import Tensors
+from parity.trace.source_line import MOST_CALLERS
+
+# What a shadow puts behind the name of an op that it computes by others, or casts, and the number of an output.
+OF_SHADOW = re.compile(r"(/([^/]*_)?in_float(32|64)(/.*)?|:\d+)$")
+
+
+def lines_of_script(directory: str) -> dict[str, SourceLine]:
+    """Returns dict of op name to the line of the script that made it; empty where a trace has none.
+
+    Args:
+      directory: of the recorded trace.
+    """
+    try:
+        graph = read_graph(Path(directory))
+    except TraceError:
+        return {}
+    made = {name: [tuple(graph.frames[each]) for each in reversed(frames)] for name, frames in graph.callers.items()}
+    return {
+        name: SourceLine(*frames[0])._replace(callers=tuple(frames[1 : MOST_CALLERS + 1]))
+        for name, frames in made.items()
+    }
+
+
+def with_lines(ops: Sequence[ForwardOp], lines: TableOf[str, SourceLine]) -> list[ForwardOp]:
+    """Returns the ops of a shadow's pass with the lines of the ops of the script that they stand for."""
+    return [op if op.line else op._replace(line=lines.get(OF_SHADOW.sub("", op.name))) for op in ops]
 
 
 class Rerun:
@@ -77,7 +105,9 @@ class Rerun:
         number = next((each for each in numbers if each >= step and each in part.steps), None)
         if number is None:
             return None
-        return Forward(kept / str(number)), self._replayed.forward(number, "0")
+        reference = Forward(kept / str(number))
+        reference.ops = with_lines(reference.ops, lines_of_script(part.trace.directory))
+        return reference, self._replayed.forward(number, "0")
 
     def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:
         """Runs a step as it is: a script's port is not built anew."""

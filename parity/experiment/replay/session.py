@@ -86,12 +86,19 @@ def replay(
         for part in script.parts:
             replayed = _start(script, part, port, serving)
             judged.append((replayed, _judge(script, replayed)))
+            _refuse_draws_left(*judged[-1])
         for replayed, each in with_training(judged) if port.program else judged:
             # Invariant: each outcome holds what was looked at in all parts so far, within one limit for all.
             before = outcomes[-1].looked if outcomes else Looked([], [])
             looked = look_at_part(before, replayed.join, each, replayed.part.name) if in_detail else before
             outcomes.append(_outcome(replayed, each, looked))
     return _joined(script, outcomes, levels)
+
+
+def _refuse_draws_left(replayed: ReplayedPort, judged: Judged) -> None:
+    # Where nothing that was judged shows it; elsewhere what differs says more.
+    if replayed.draws_left and all(level.verdict == "same" for level in judged.levels):
+        raise ReplayError(f"replay: {replayed.draws_left}")
 
 
 class Script(NamedTuple):

@@ -216,3 +216,40 @@ def test_an_op_is_drawn_where_all_that_it_is_made_of_are_draws():
     assert not is_drawn(2, [op("rand"), op("mm", weights=["w"]), op("mul", [0, 1])])
     assert not is_drawn(0, [op("dropout", operands=[Operand("0", "x", None, [])])]), "of something that it takes"
     assert is_drawn(2, [op("rand"), op("normal"), op("mul", [0, 1])])
+
+
+def test_a_shard_that_is_cut_out_of_a_batch_is_no_difference_where_towers_are_fed_by_themselves():
+    """What both sides take there is the same; only the port has an op that gives it."""
+    batch, labels = RANDOM.normal(size=(8, 6)), RANDOM.normal(size=(8, 3))
+    x, y = batch[:4], labels[:4]
+
+    def taking(*values):
+        return tuple(Operand(str(at), name, None, list(np.shape(value))) for at, (name, value) in enumerate(values))
+
+    def made(act):
+        return act(x @ CONV) - np.pad(y, [(0, 0), (0, 3)])
+
+    def passes(of_labels):
+        one, two = np.tanh(x @ CONV), np.sin(x @ CONV)
+        reference = [
+            (ForwardOp("conv", "MatMul", [], ["conv/kernel"], [4, 6], {}, None, taking(("x", x))), [x], x @ CONV),
+            (ForwardOp("act", "Tanh", [0], [], [4, 6], {}), [], one),
+            (
+                ForwardOp("loss", "Sub", [1], [], [4, 6], {}, None, taking(("", None), ("y", y))),
+                [None, y],
+                made(np.tanh),
+            ),
+        ]
+        candidate = [
+            (ForwardOp("", "__getitem__", [], [], [4, 3], {}, None, taking(("", labels))), [labels], of_labels),
+            (ForwardOp("conv", "linear", [], ["conv.weight"], [4, 6], {}, None, taking(("", x))), [x], x @ CONV),
+            (ForwardOp("", "sin", [1], [], [4, 6], {}), [], two),
+            (ForwardOp("", "sub", [2, 0], [], [4, 6], {}), [], made(np.sin)),
+        ]
+        return [
+            Pass([op for op, *_ in side], lambda n, s=side: s[n][2], lambda n, at, s=side: s[n][1][at])
+            for side in (reference, candidate)
+        ]
+
+    assert 0 not in reach(*passes(y)).told[1]
+    assert 0 in reach(*passes(labels[4:])).told[1], "the shard of another tower is one"
