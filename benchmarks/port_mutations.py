@@ -13,7 +13,8 @@ into docs/port.md. Returns 0 where every port is the same as it was written, and
 The first run, before anything was learned from it: 12 of 12 ports as written same; of 58 mutations 51 found, 47 in
 place, 34 with a right cause first, 31 both in place and named, 5 with another cause first. Of the 7 that were not found
 4 ended with an error and no verdict (a parameter or a draw that is not used, a loss without a gradient), 2 were moving
-averages, which were not judged, and 1 is no difference at all.
+averages, which were not judged, and 1 is no difference at all: slim's batch norm takes the unbiased variance as torch's
+does, and its label was wrong. Of the other labels one lacked a right cause, `op_left_out` of a factor that is left out.
 """
 
 import argparse
@@ -179,7 +180,7 @@ def outcomes_of(scripts: list[Script], mutations: list[Mutation], work: Path) ->
             for mutation in [None, *(each for each in mutations if each.port == script.name)]:
                 outcome = attempt(work / script.name, mutation, prove)
                 print(line(outcome), flush=True)
-                if outcome.bug and not (outcome.detected and outcome.placed and outcome.named):
+                if outcome.bug and not outcome.bug.equivalent and not (outcome.placed and outcome.named):
                     print(f"{'':22} expected {' or '.join(outcome.bug.causes)}, got: {outcome.told or 'no cause'}")
                 yield outcome
 
@@ -187,7 +188,7 @@ def outcomes_of(scripts: list[Script], mutations: list[Mutation], work: Path) ->
 def totals(outcomes: list[Outcome]) -> list[tuple[str, int, int]]:
     """Returns what is counted, how many there are, and of how many."""
     right = [outcome for outcome in outcomes if outcome.bug is None]
-    planted = [outcome for outcome in outcomes if outcome.bug is not None]
+    planted = [outcome for outcome in outcomes if outcome.bug is not None and not outcome.bug.equivalent]
     both = sum(outcome.detected and outcome.placed and outcome.named for outcome in planted)
     return [
         ("ports as written: same", sum(outcome.verdict == "same" for outcome in right), len(right)),
@@ -204,7 +205,7 @@ def table(outcomes: list[Outcome]) -> str:
     """Returns the table of the page: what was planted, by sort."""
     rows: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        if isinstance(outcome.bug, Mutation):
+        if isinstance(outcome.bug, Mutation) and not outcome.bug.equivalent:
             rows.setdefault(outcome.bug.sort, []).append(outcome)
     head = "| what was changed | planted | found | in place | named first |\n|" + "--|" * 5
     lines = [

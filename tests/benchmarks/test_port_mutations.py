@@ -106,3 +106,5 @@ def test_totals_and_table_count_found_placed_and_named(mutations, mutation, fold
     assert counted["a right cause named first"] == counted["in place and named"] == (0, 1)
     assert counted["another cause named first"] == (1, 1)
     assert "| loss | 1 | 1 | 1 | 0 |" in mutations.table([right, wrong])
+    equal = wrong._replace(bug=mutation.model_copy(update={"equivalent": "it computes the same"}), verdict="same")
+    assert mutations.totals([equal])[1] == ("found", 0, 0) and equal.detected

@@ -239,6 +239,10 @@ ROWS: tuple[CauseInfo, ...] = (
                 "of other examples",
                 "reshape to examples first, then steps",
             ),
+            "form": Wording(
+                "the labels and what they are compared with are flattened in different orders: the loss is {what}",
+                "flatten both in one order, time first or examples first",
+            ),
         },
         proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
         specificity=PLACE,

@@ -14,7 +14,7 @@ import numpy as np
 
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import LEFT
-from parity.diagnose.layers.loss_forms import BY_LABELS, Form, forms
+from parity.diagnose.layers.loss_forms import BY_LABELS, OTHER_ORDERS, Form, forms
 from parity.judge.result import Cause
 from parity.trace.arrays import Array
 
@@ -181,8 +181,14 @@ def _cause(own: _Rule, rule: _Rule, exact: bool) -> Cause | None:
         name = "cross_entropy" if own.cross_entropy and rule.cross_entropy else "loss_function"
     if unlike == ["of"] and own.of != rule.of and _CUT.sub("", own.of) == _CUT.sub("", rule.of):
         name = "labels_shifted"  # the same labels from another position on
+    if unlike == ["of"] and _in_one_order(own.of) == _in_one_order(rule.of):
+        name = "moved_values"  # the same labels and the same rows, put together in another order
     evidence = f"computed from what goes into it, which is the same on both sides, these are the two losses{rest}"
     return build_cause(name, "form", evidence=evidence, what=what)
+
+
+def _in_one_order(of: str) -> str:
+    return of.removesuffix(OTHER_ORDERS[0]).removesuffix(OTHER_ORDERS[1])
 
 
 def _rules(loss: Loss) -> Iterator[_Rule]:

@@ -15,6 +15,8 @@ MARGINS = (0.05, 0.1, 0.2, 0.25, 0.3, 0.5, 1.0, 2.0)
 TARGETS = (0.0, 1.0, 0.9, 0.1, 0.8, 0.2, 0.95, 0.05, 0.7, 0.3)
 MOST_PAIRED = 512
 BY_LABELS = ", over the number of labels,"
+# Of labels, or of the output's rows: flattened time first where the other is flattened example first.
+OTHER_ORDERS = (", transposed", ", against rows transposed")
 MOST_CELLS = 20_000_000  # of the table of a CTC loss
 
 
@@ -75,6 +77,10 @@ def _of_labels(name: str, output: Array, label: str, y: Array) -> Iterator[Form]
     logits = output.reshape(-1, classes)  # (rows, classes)
     if rows == y.size:
         yield from _cross_entropies(f"{name} and {label}", logits, y)
+        if y.ndim == output.ndim == 2 and min(y.shape) > 1:
+            # Row e T + t takes the label at t N + e of the labels as they lie, or of the labels transposed.
+            for words, labels in zip(OTHER_ORDERS, (y.T, y.reshape(y.shape[::-1]).T), strict=True):
+                yield from _cross_entropies(f"{name} and {label}{words}", logits, np.ascontiguousarray(labels))
     if y.ndim == 1 and output.ndim == 2 and rows == y.size <= MOST_PAIRED:
         # Squared distances of all pairs, (rows, rows), by way of (rows, rows, classes): hence MOST_PAIRED.
         yield from _triplets(f"{name} and {label}", ((logits[:, None] - logits[None]) ** 2).sum(axis=2), y)

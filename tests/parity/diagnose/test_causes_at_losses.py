@@ -200,3 +200,23 @@ def test_a_loss_divided_by_the_number_of_towers_is_no_mean_for_a_sum_unless_it_i
     assert is_a_count(given, (3.0, 1.5), 2, [RANDOM.normal(size=2)])
     assert is_a_count(given, (60.0, 3.0), 2)
     assert not is_a_count(given, (3.0, 1.0), 2)
+
+
+def test_labels_that_are_flattened_in_another_order_than_the_output_are_named():
+    """Time first where the rows of the logits are example first, or the other way round."""
+    rows, turned = LOGITS.reshape(20, 7), LOGITS.transpose(1, 0, 2).reshape(20, 7)
+
+    def of(logits):
+        logp = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        return -logp[np.arange(20), LABELS.reshape(20)].mean()
+
+    cause = other_loss(loss(of(rows), of(turned)))
+    assert cause.name == "moved_values"
+    assert "of logits and labels, against rows transposed in the candidate" in cause.title
+    logp = rows - np.log(np.exp(rows).sum(-1, keepdims=True))
+    cause = other_loss(loss(of(rows), -logp[np.arange(20), LABELS.T.reshape(20)].mean()))
+    assert cause.name == "moved_values"
+    assert "of logits and labels, transposed in the candidate" in cause.title
+    # Both outputs are there: that of the port, and the graph's, whose rows stand in another order.
+    cause = other_loss(loss(of(rows), of(turned), port=turned, graph=rows))
+    assert cause.name == "moved_values"
