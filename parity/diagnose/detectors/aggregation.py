@@ -83,18 +83,26 @@ def _sum_of_some(first: FirstDifference, evidence: Evidence, pairs: list[tuple[s
     factor = common_factor([(one, other) for _, one, other in wrong], evidence.close)
     if factor is None or first.name not in [name for name, _, _ in wrong]:
         return None
-    # The towers' own gradients are the same, or they would be the first difference: what is left is how they are combined.
-    towers = evidence.towers
+    # The towers' own gradients have to be there and the same: then what is left is how they are combined.
+    step, towers, names = first.check.step, evidence.towers, [name for name, _, _ in wrong]
+    of_towers = [
+        {
+            name: same_values(one, other, evidence.close)
+            for name, one, other in evidence.pairs(step, "tower_grad", "", tower)
+        }
+        for tower in evidence.tower_names(step, "tower_grad")
+    ]
+    if not of_towers or not all(own.get(name, False) for own in of_towers for name in names):
+        return None
     if not (is_close(factor, towers, evidence.close) or is_close(factor, 1 / towers, evidence.close)):
         return None
     summing, averaging = ("candidate", "reference") if factor > 1 else ("reference", "candidate")
-    names = ", ".join(name for name, _, _ in wrong)
     return build_cause(
         "sum_instead_of_mean",
         summing,
-        evidence=f"the {summing} sums the gradient of {names} over {towers} towers where the {averaging} averages: it "
-        f"differs by the factor {max(factor, 1 / factor):.12g}; the other {len(pairs) - len(wrong)} combined gradients, "
-        "and those of the single towers, are the same",
+        evidence=f"the {summing} sums the gradient of {', '.join(names)} over {towers} towers where the {averaging} "
+        f"averages: it differs by the factor {max(factor, 1 / factor):.12g}; the other {len(pairs) - len(wrong)} combined "
+        "gradients, and those of the single towers, are the same",
         explains=share_explained(first, [(factor * one, other, one) for _, one, other in wrong]),
         towers=towers,
     )
