@@ -15,6 +15,7 @@ place, 34 with a right cause first, 31 both in place and named, 5 with another c
 4 ended with an error and no verdict (a parameter or a draw that is not used, a loss without a gradient), 2 were moving
 averages, which were not judged, and 1 is no difference at all: slim's batch norm takes the unbiased variance as torch's
 does, and its label was wrong. Of the other labels one lacked a right cause, `op_left_out` of a factor that is left out.
+Since then what a run of `train` does otherwise is named, averages are judged, and what ended with an error has a verdict.
 """
 
 import argparse
