@@ -124,6 +124,8 @@ def test_a_fit_leaves_out_what_is_at_a_limit_or_in_empty_rows_and_nothing_else()
     found = fit_partly([X], rows)
     assert (found.empty, found.limit) == ((1, 4), 0.0) and found.coefficients == pytest.approx((2.0,))
     assert fit_partly([X.ravel()], rows.ravel()) is None, "a vector has no rows"
+    holes = np.where(np.eye(6, 4) > 0, 0.0, X)
+    assert fit_partly([holes], np.where(rows == 0.0, 0.0, 2 * holes)).empty == (1, 4), "a zero makes no row empty"
     empty = X.copy()
     empty[1] = 0.0
     assert fit_partly([empty], rows).empty == (4,), "where the columns are empty too nothing is left out"

@@ -112,6 +112,8 @@ def test_a_later_stage_is_judged_by_its_own_inputs(named, bugs, quantity, known,
     assert (first, causes[:1]) == (quantity, [known])
     assert list(behind) == further
     assert all(cause.explains is not None for cause in behind.values())
+    if (quantity, further) == ("stat", ["gradient_factor"]):
+        assert behind["gradient_factor"].explains.key == "the gradients", "all of them at once"
 
 
 def test_an_earlier_quantity_of_a_later_step_has_a_cause_of_its_own(named):
