@@ -51,12 +51,13 @@ def test_a_softmax_over_another_axis_is_named():
     assert (cause.name, "over axis 1 in the candidate, over axis 2" in cause.title) == ("softmax_axis", True)
 
 
-@pytest.mark.parametrize("axes", [(0, 1), (2,)])
-def test_another_epsilon_of_a_norm_is_named_with_both_numbers(axes):
+@pytest.mark.parametrize(("axes", "place"), [((0, 1), "channel"), ((2,), "example")])
+def test_another_epsilon_of_a_norm_is_named_with_both_numbers(axes, place):
     cause = other_rule(layer(normed(axes, 1e-3), normed(axes, 1e-5), {"gamma": GAMMA, "beta": BETA}))
     assert cause.name == "epsilon"
     assert "the epsilon 1e-05 in the candidate" in cause.title
     assert cause.title.endswith("and 0.001 in the reference")
+    assert f"is that and the epsilon, in every {place}, and so divided" in cause.evidence
 
 
 @pytest.mark.parametrize("axes", [(0, 1), (2,)])
