@@ -232,3 +232,8 @@ def test_a_start_that_neither_side_has_anything_in_is_the_same():
     zero = Written("stat/mean", ("mean",), "buffer", doubles(0.0, 0.0), doubles(0.0, 0.0))
     assert judge_own_values([zero])[0].verdict == "same"
     assert judge_own_values([zero._replace(own=doubles(0.0, 1.0))])[0].verdict == "different"
+
+
+def test_gradients_jump_beside_their_own_size_however_small_all_of_them_are():
+    assert jumps({"grad/w": doubles(1e-12)}, {"grad/w": doubles(2e-12)})
+    assert not jumps({"grad/w": doubles(1e-12)}, {"grad/w": doubles(1e-12)})

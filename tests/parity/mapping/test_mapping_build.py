@@ -415,3 +415,35 @@ def test_a_likeness_of_names_is_told_from_an_order_where_it_is_clear():
         "alpha_proj": ("net.alpha_projection.weight", "by similar name and shape"),
         "omega_proj": ("net.omega_projection.weight", "by similar name and shape"),
     }
+
+
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [
+        (("rows(0, 2)", "rows(1, 2)"), ""),
+        (("rows(0, 2)", "rows(0, 2)"), "both.weight: expected to be used once, got it for a and b"),
+    ],
+)
+def test_blocks_of_one_array_are_each_used_once(blocks, said):
+    reference = [weight(name, (2,)) for name in "ab"]
+    entries = {
+        name: MappingEntry.model_validate({"to": "both.weight", "transform": text})
+        for name, text in zip("ab", blocks, strict=True)
+    }
+    candidate = [weight("both.weight", (4,))]
+    if not said:
+        assert build_mapping(reference, candidate, entries).pairs[1].transform.rows == (1, 2)
+        return
+    with pytest.raises(MappingError) as caught:
+        build_mapping(reference, candidate, entries)
+    assert said in str(caught.value)
+
+
+def test_a_value_is_carried_with_the_constant_of_its_transform_and_a_gradient_without():
+    entry = MappingEntry.model_validate({"to": ["b_ih", "b_hh"], "transform": "lstm_bias(1.0)"})
+    mapping = build_mapping([weight("b", (4,))], [weight("b_ih", (4,)), weight("b_hh", (4,))], {"b": entry})
+    value = np.arange(4.0)
+    assert mapping.to_candidate("b", value)["b_hh"].tolist() == [0.0, 1.0, 0.0, 0.0]
+    assert mapping.to_candidate("b", value, linear=True)["b_hh"].tolist() == [0.0, 2.0, 1.0, 3.0]
+    back = mapping.to_reference("b", mapping.to_candidate("b", value))
+    assert back.tolist() == value.tolist()
