@@ -77,7 +77,11 @@ class Habits:
       decay: of the moving mean.
       facts: further facts.
       fails: names of requests, or of runs, that end with an error.
-      hidden: quantities that no trace of it has.
+      hidden: quantities, and names, that no trace of it has.
+      blur: how far its outputs in float32 are off, as a part of each.
+      anew: whether they are off by another number in every run.
+      halves_loss: what the loss is multiplied by in half precision.
+      overflows: numbers of the steps whose gradients overflow in half precision.
     """
 
     last_of_equal: bool = False
@@ -97,6 +101,10 @@ class Habits:
     facts: tuple = ()
     fails: tuple = ()
     hidden: tuple = ()
+    blur: float = 0.0
+    anew: bool = False
+    halves_loss: float = 1.0
+    overflows: tuple = ()
 
 
 class MadeProcess:
@@ -214,7 +222,7 @@ class MadeProcess:
 
     def _run(self, feeds, start, follow, steps, quantities, out, precision="", prepared="", **more):
         case, precision, rounded, mixed = self._described[precision or prepared]
-        rough = more.get("noise") or mixed
+        rough, scale = more.get("noise") or mixed, SCALE
         asked, feeds, follow = perturbations_of(more.get("perturbations", ())), Trace(feeds), follow and Trace(follow)
         moved = () if follow else asked
         state = self._typed(perturb(_read(Trace(start).init()), moved, 0, precision), precision)
@@ -239,21 +247,28 @@ class MadeProcess:
             counters = {"state/global_step": state.get("state/global_step", np.array(number))}
             found = {**counters, **self._step(state, batch, case, rounded, rough)}
             if mixed:
-                found.update({"state/loss_scale": np.float32(SCALE), "state/skipped": np.float32(0)})
+                found, scale = self._scaled(found, state, number in self.habits.overflows, scale)
             state = {**state, **{name: found[name] for name in found if name.split("/")[0] in ("var", "slot", "stat")}}
             state["state/global_step"] = counters["state/global_step"] + 1
             if "eval" in keep and number == steps[-1]:
                 after = follow and number + 1 in follow.step_numbers
                 used = self._typed(_read(follow.step(number + 1)), precision) if after else state
                 found.update(self._evaluated(used, batch))
-            kept = {name: value for name, value in found.items() if name.split("/")[0] in keep}
+            kept = {
+                name: value
+                for name, value in found.items()
+                if name.split("/")[0] in keep and name not in self.habits.hidden
+            }
             writer.step(number, kept)
         writer.close()
         return {}
 
-    def _train(self, feeds, start, steps, out, precision, rounded, **_):
-        prepared = f"{precision}, None, {rounded}"
-        return self._run(feeds, start, None, steps, ("stat", "slot", "var"), out, prepared=prepared)
+    def _train(self, sections, **_):
+        for each in sections:
+            asked = {name: each[name] for name in ("feeds", "start", "steps", "out")}
+            prepared = f"float64, None, {each['rounded']}"
+            self._run(**asked, follow=None, quantities=("stat", "slot", "var"), prepared=prepared)
+        return {}
 
     def _forward(self, out, step, tower, most=None, **_):
         value = np.zeros((8, 2))
@@ -279,14 +294,23 @@ class MadeProcess:
         z = z if self.habits.centred else z + bias
         best = 1 - np.argmax(z[:, ::-1], 1) if self.habits.last_of_equal else np.argmax(z, 1)
         out = z[np.arange(len(z)), best]
+        if self.habits.blur and x.dtype == np.float32:
+            draw = self._draw if self.habits.anew else np.random.default_rng(0)
+            out = out * (1 + self.habits.blur * draw.standard_normal(len(out))).astype(out.dtype)
         if self.habits.centred:
             out = out + bias.sum()
             out = out - sum(out[order]) / x.dtype.type(len(x))
-        steep = 2 * (out - y) / x.dtype.type(len(x)) * x.dtype.type(self.habits.loss)
-        loss = sum(((out - y) ** 2)[order]) / x.dtype.type(len(x)) * x.dtype.type(self.habits.loss)
+        factor = x.dtype.type(self.habits.loss * (self.habits.halves_loss if isinstance(rough, dict) else 1.0))
+        steep = 2 * (out - y) / x.dtype.type(len(x)) * factor
+        loss = sum(((out - y) ** 2)[order]) / x.dtype.type(len(x)) * factor
         return best, out, loss, steep
 
     def _rounded(self, value, rough):
+        if isinstance(rough, dict) and rough["half_dtype"] == "bfloat16":
+            # Numpy has no such type: it is float32 without its last 16 bits.
+            return (
+                (value.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32).astype(value.dtype)
+            )
         if isinstance(rough, dict):
             return value.astype(rough["half_dtype"]).astype(value.dtype)
         if rough is None:
@@ -329,6 +353,14 @@ class MadeProcess:
                 {**slots, weight: (state[weight] - moved + self.habits.nudge * (name == BIAS)).astype(whole.dtype)}
             )
         return {name: np.asarray(value) for name, value in found.items()}
+
+    def _scaled(self, found, state, overflows, scale):
+        told = {"state/loss_scale": np.float32(scale), "state/skipped": np.float32(overflows)}
+        if not overflows:
+            return {**found, **told}, scale
+        kept = {name: state[name] for name in found if name.split("/")[0] in ("var", "slot")}
+        broken = {name: np.full_like(value, np.inf) for name, value in found.items() if "grad" in name.split("/")[0]}
+        return {**found, **kept, **broken, **told}, scale / 2
 
     def _moved(self, state, name, gradient, rate, count):
         number = gradient.dtype.type

@@ -1,9 +1,33 @@
 """What is judged beside a kink, and what another choice of gradients there can explain."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
-from parity.experiment.rejudge.non_differentiable import NON_DIFFERENTIABLE_NOTE, WITH_INPUTS, kink_notes, settle_kinks
+from parity.experiment.rejudge.non_differentiable import (
+    NON_DIFFERENTIABLE_NOTE,
+    WITH_INPUTS,
+    Beside,
+    kink_notes,
+    settle_kinks,
+)
+from parity.judge import Join
 from parity.judge.result import Check
+from parity.judge.spread import Replicas
+from parity.mapping import Mapping, Pair, parse_transform
+from parity.trace import Trace, TraceWriter
+
+JOIN = Join(Mapping([Pair("w", ("w",), parse_transform("identity"), "", (2,))]), {}, [])
+
+
+def trace(folder, *steps, init):
+    writer = TraceWriter(folder, {})
+    writer.init(init)
+    for number, tensors in enumerate(steps):
+        writer.step(number, tensors)
+    writer.close()
+    return Trace(folder)
 
 
 class Made:
@@ -92,6 +116,25 @@ def test_free_runs_are_settled_by_free_runs():
         each.note
         for each in settle_kinks(found, [Made(found, NON_DIFFERENTIABLE_NOTE, {"grad/w"}), Made(found, WITH_INPUTS)])
     } == {WITH_INPUTS}
+
+
+@pytest.mark.parametrize(("rounds", "verdict"), [(1e-12, "different"), (1e-3, "same")])
+def test_beside_a_kink_a_free_run_may_carry_what_every_step_rounds_those_at_other_steps_too(tmp_path, rounds, verdict):
+    """The second step is off by what an ulp carried on from the first, which was judged at the kink itself."""
+    before = {"var/w": np.array([1.0, 2.0])}
+    steps = [{"var/w": np.array([1.0, 2.0])}, {"var/w": np.array([1.0, 3.0])}]
+    off = [steps[0], {"var/w": np.array([1.0, 3.0 + 1e-9])}]
+    ulp = {"var/w": np.array([1.0, 2.0 + 2.0**-51])}
+    carried = [{"var/w": np.array([1.0, 2.0 + 2.0**-51])}, {"var/w": np.array([1.0, 3.0 + 2.0**-50])}]
+    reference, candidate, replica = (
+        trace(tmp_path / name, *each, init=start)
+        for name, each, start in (("a", steps, before), ("b", off, before), ("c", carried, ulp))
+    )
+    runs = SimpleNamespace(freely=lambda: (reference, candidate, Replicas(reference, [replica])))
+    at_the_kink = [Check("lockstep", 0, "var/w", "same", 0.0, rounds, 1.0, 1.0)]
+    beside_it = [Check("lockstep", 1, "var/w", "same", 0.0, 1e-15, 1.0, 1.0)]
+    found = Beside(JOIN, None, at_the_kink, False, runs).free(beside_it)
+    assert [check.verdict for check in found if check.step == 1] == [verdict]
 
 
 def test_each_kind_of_move_is_said():

@@ -14,12 +14,14 @@ from parity.cli import main
 from parity.experiment.rejudge.ill_conditioned import ZERO_GRADIENT_NOTE
 from parity.experiment.rejudge.non_differentiable import NON_DIFFERENTIABLE_NOTE, WITH_INPUTS
 from parity.experiment.replay import session
+from parity.experiment.replay.port import TrainingModule
 from parity.experiment.replay.script import ReplayError
 from parity.experiment.replay.session import Port, replay
 from parity.trace import SHADOW, SHADOW_FILE, SHADOW_FREE, SHADOW_TIES, Trace
 
 PLAIN, OTHERWISE = Habits(backwards=True), Habits(backwards=True, last_of_equal=True)
 PORT = Port("port:Model", {"": "port:loss"}, {}, ["here"], 1.0)
+TRAINING = TrainingModule("port", {"": ""})
 ADAM = {"name": "adam", "learning_rate": 0.1}
 ALL = frozenset(["state", "feed", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var"])
 FREE = ALL - {"feed", "tower_grad"}
@@ -183,7 +185,7 @@ def test_a_shadow_without_the_step_of_a_tie_does_not_excuse_it(tmp_path, replaye
 def test_without_a_free_run_lockstep_alone_decides_and_that_is_said(tmp_path, replayed):
     recording = made_recording(tmp_path)
     shutil.rmtree(recording / SHADOW / SHADOW_FREE)
-    side, result = replayed(recording, port=PORT._replace(program="port"))
+    side, result = replayed(recording, port=PORT._replace(program=TRAINING))
     assert "torch-free" not in side.runs and result.verdict == "same"
     notes = result.levels["function"].notes
     assert [note for note in notes if note.startswith("no free run, only lockstep: its float64 shadow has none")]
@@ -257,11 +259,12 @@ class Untrained(MadeProcess):
 
 
 def test_a_program_that_trains_itself_is_judged_by_what_its_updates_leave(tmp_path, replayed):
-    side, result = replayed(made_recording(tmp_path), port=PORT._replace(program="port"))
+    side, result = replayed(made_recording(tmp_path), port=PORT._replace(program=TRAINING))
     [asked] = [asked for request, asked in side.asked if request == "train"]
-    assert (asked["program"], asked["precision"], asked["rounded"], asked["draws"]) == ("port", "float64", False, False)
-    assert asked["rates"] == [float(np.float32(0.1))] * 4 and asked["steps"] == STEPS
-    assert asked["feeds"] == side.runs["torch-float64"]["feeds"]
+    [section] = asked["sections"]
+    assert (asked["program"], section["suffix"], section["rounded"], section["draws"]) == ("port", "", False, False)
+    assert section["rates"] == [float(np.float32(0.1))] * 4 and section["steps"] == STEPS
+    assert (section["feeds"], section["fed"]) == (side.runs["torch-float64"]["feeds"], False)
     assert result.verdict == "same" and result.candidate["combination"] == "port"
     trained = [check for check in result.levels["function"].checks if check.run == "train"]
     # Two weights, their slots and a statistic in each of four steps.
@@ -273,7 +276,7 @@ def test_a_program_that_trains_itself_is_judged_by_what_its_updates_leave(tmp_pa
 
 
 def test_a_program_that_trains_otherwise_than_its_steps_is_different(tmp_path, replayed):
-    _, result = replayed(made_recording(tmp_path), port=PORT._replace(program="port"), process=Untrained)
+    _, result = replayed(made_recording(tmp_path), port=PORT._replace(program=TRAINING), process=Untrained)
     level = result.levels["function"]
     assert (level.verdict, level.first_difference.check.run, level.first_difference.check.step) == (
         "different",
@@ -289,7 +292,7 @@ def test_a_program_that_trains_otherwise_than_its_steps_is_different(tmp_path, r
 
 
 def test_a_program_is_not_run_where_its_steps_are_different(tmp_path, replayed):
-    side, result = replayed(made_recording(tmp_path), Habits(backwards=True, loss=2.0), PORT._replace(program="port"))
+    side, result = replayed(made_recording(tmp_path), Habits(backwards=True, loss=2.0), PORT._replace(program=TRAINING))
     assert not [request for request, _ in side.asked if request == "train"]
     assert "train() was not run: what was replayed is different" in result.levels["function"].notes
 
@@ -327,6 +330,19 @@ def test_what_cannot_be_replayed_is_refused_before_anything_starts(tmp_path, rep
     with pytest.raises(ReplayError, match=words):
         recording = made_recording(tmp_path, facts=facts)
         replayed(recording, port=port)
+
+
+@pytest.mark.parametrize(
+    ("anew", "words"), [(False, "the candidate computes in less"), (True, "the candidate does not repeat itself")]
+)
+def test_a_port_that_is_rough_in_float32_makes_its_first_steps_once_more(tmp_path, replayed, anew, words):
+    side, result = replayed(made_recording(tmp_path), Habits(backwards=True, blur=2.0**-9, anew=anew))
+    again = side.runs["first-steps-again"]
+    assert shape(again) == ("float32", True, True, STEPS[:3], ALL, False)
+    for text, value in side.began["torch-float32"][0].items():
+        np.testing.assert_array_equal(side.began["first-steps-again"][0][text], value)
+    assert (result.levels["function"].verdict, result.levels["float32"].verdict) == ("same", "different")
+    assert result.levels["float32"].reason.startswith(words)
 
 
 def test_a_closer_look_holds_what_differs_and_the_losses(tmp_path, replayed):

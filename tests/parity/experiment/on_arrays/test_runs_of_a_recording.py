@@ -160,6 +160,9 @@ def test_level_3_says_by_how_many_runs_it_was_decided_and_what_it_would_have_see
     # The made port's rate comes of the case, so that another is seen; other planted bugs sit in code that it has not.
     seen, unseen = level.notes[1:]
     assert seen.startswith("power: would have seen a learning rate off by 1% (")
+    # The smallest size that is seen is enough.
+    assert seen.count("learning rate") == 1 and seen.endswith(", limit 32)")
+    assert not list((made[1] / "planted").iterdir())
     assert unseen.startswith("power: would not have seen gradients reduced in float16 (1, limit 32), stale moving")
 
 

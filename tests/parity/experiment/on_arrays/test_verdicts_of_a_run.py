@@ -1,7 +1,7 @@
 """From two sides to a result: what is judged, what is set aside, and what a report says beside the verdict."""
 
 import pytest
-from support.made_sides import CASE, MEAN, Habits, made_case, made_sides
+from support.made_sides import CASE, MEAN, Habits, MadeProcess, made_case, made_sides
 
 from parity.experiment import run_case
 from parity.experiment.power import PROBES, prove
@@ -109,6 +109,91 @@ def test_level_4_runs_the_port_in_half_precision_beside_its_own_float32(tmp_path
             ("roundoff", "feed", 37 * number, 1013, 2.0**-11),
         ]
     assert "half-4" not in runs
+
+
+@pytest.mark.parametrize(
+    ("overflows", "reason", "skipped"),
+    [
+        ((1,), "70 tensors", "1 of 4"),
+        ((0, 1, 2, 3), "every step is skipped: the gradients overflow at every loss", "4 of 4"),
+    ],
+)
+def test_steps_that_level_4_skips_are_counted_and_to_skip_all_is_no_success(tmp_path, overflows, reason, skipped):
+    _, result = judged(tmp_path, None, Habits(overflows=overflows), MIXED, ("function", "mixed"))
+    level = result.levels["mixed"]
+    assert level.reason.startswith(reason)
+    assert level.verdict == ("different" if len(overflows) == 4 else "same")
+    for run in ("lockstep", "free run"):
+        assert f"{run}: {skipped} steps were skipped because gradients overflowed" in level.notes
+
+
+def test_a_bug_that_half_precision_alone_has_is_found_in_lockstep_first(tmp_path):
+    port = Habits(halves_loss=1.5)
+    _, result = judged(tmp_path, None, port, MIXED, ("function", "mixed"))
+    level = result.levels["mixed"]
+    assert (result.levels["function"].verdict, level.verdict) == ("same", "different")
+    first = level.first_difference.check
+    assert (first.run, first.step, first.key) == ("lockstep", 0, "loss/0")
+
+
+@pytest.mark.parametrize(
+    ("anew", "words"),
+    [
+        (False, "the candidate computes in less than float32: look for TensorFloat-32 or bfloat16"),
+        (True, "the candidate does not repeat itself: run-to-run difference "),
+    ],
+)
+def test_a_port_that_is_rough_in_float32_alone_is_different_there(tmp_path, anew, words):
+    port = Habits(backwards=True, blur=2.0**-9, anew=anew)
+    _, result = judged(tmp_path, None, port, levels=("function", "float32"))
+    assert result.levels["function"].verdict == "same"
+    assert result.levels["float32"].verdict == "different"
+    assert result.levels["float32"].reason.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("tf", "torch", "note"),
+    [
+        (("grad/dense/bias",), ("grad/dense.bias",), "no gradient at all: dense/bias"),
+        ((), (), None),
+    ],
+)
+def test_weights_of_which_nothing_is_proven_are_named(tmp_path, tf, torch, note):
+    _, result = judged(tmp_path, Habits(hidden=tf), Habits(backwards=True, hidden=torch))
+    told = [each for each in result.levels["function"].notes if "gradient" in each]
+    assert told == ([note] if note else [])
+
+
+def test_gradients_that_are_zero_in_every_step_prove_nothing(tmp_path):
+    _, result = judged(tmp_path, Habits(loss=0.0), Habits(backwards=True, loss=0.0))
+    assert result.verdict == "same"
+    (note,) = [each for each in result.levels["function"].notes if "never non-zero" in each]
+    assert note.startswith("gradient never non-zero, so nothing is proven about: ")
+    assert set(note.partition(": ")[2].split(", ")) == {"dense/kernel", "dense/bias"}
+
+
+def test_ops_that_compute_in_float32_whatever_they_are_fed_are_named(tmp_path):
+    _, result = judged(tmp_path, Habits(facts=(("float32_in_float64", ["net.py:3", "net.py:9"]),)))
+    (note,) = [each for each in result.levels["function"].notes if each.startswith("the graph computes in float32")]
+    assert "though it is fed float64, at net.py:3, net.py:9 (everything in tf.losses does)" in note
+
+
+class Untakeable(MadeProcess):
+    """A port that takes no bug that is planted in its code."""
+
+    def _prepare(self, case, **asked):
+        if case["model"] == "mutant:Model":
+            raise SideFailed("torch", "no such module")
+        return super()._prepare(case=case, **asked)
+
+
+def test_a_bug_that_a_port_cannot_carry_says_nothing_and_leaves_nothing_behind(tmp_path):
+    sides = made_sides(tmp_path)
+    sides.torch = Untakeable("torch", PLAIN)
+    result = run_case(made_case(tmp_path / "case", SHORT), sides, ("trajectory", "mixed"), tmp_path / "out")
+    told = [note for note in result.levels["trajectory"].notes if note.startswith("power")]
+    assert len(told) == 1 and told[0].startswith("power: would have seen a learning rate off by 1% (")
+    assert not list((tmp_path / "out" / "planted").iterdir())
 
 
 @pytest.mark.parametrize(
