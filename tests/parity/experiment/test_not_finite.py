@@ -8,8 +8,7 @@ from support.tiny_case import BREAK, write_case
 from parity.case import load_case
 from parity.diagnose import Evidence, find_causes, find_further
 from parity.diagnose.detectors.forward import _fits
-from parity.diagnose.detectors.layers import _explained
-from parity.diagnose.evidence import least_squares
+from parity.diagnose.evidence import fit, least_squares
 from parity.experiment import run_case
 from parity.experiment.rejudge.non_differentiable import NON_DIFFERENTIABLE_NOTE, settle_kinks
 from parity.judge import Check, FirstDifference, Join
@@ -109,7 +108,7 @@ def test_no_line_is_laid_through_what_is_not_finite(value):
         scales, _, _ = _fits(one, other)
         assert scales[1] == pytest.approx(2.0)
         assert _fits(other, one)[0][1] == pytest.approx(0.5)
-        _explained([other[:, 0]], one[:, 0])
+        assert fit([[other[:, 0]]], [one[:, 0]]) is None
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 5e-324])

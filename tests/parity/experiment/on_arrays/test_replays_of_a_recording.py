@@ -349,7 +349,7 @@ def test_a_closer_look_holds_what_differs_and_the_losses(tmp_path, replayed):
     recording = made_recording(tmp_path)
     _, plain = replayed(recording, Habits(backwards=True, loss=1.5))
     assert (plain.closer, plain.losses) == ([], [])
-    _, result = replayed(recording, Habits(backwards=True, loss=1.5), closely=True)
+    _, result = replayed(recording, Habits(backwards=True, loss=1.5), in_detail=True)
     assert {each.level for each in result.closer} == {"function", "float32"}
     assert {(each.level, each.run) for each in result.losses} == {("function", "free"), ("float32", "lockstep")}
 

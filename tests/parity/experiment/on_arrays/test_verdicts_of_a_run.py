@@ -264,7 +264,7 @@ def test_a_closer_look_holds_what_differs_and_the_losses(tmp_path):
     _, plain = judged(tmp_path / "plain", None, Habits(backwards=True, rate=1.01))
     assert (plain.closer, plain.losses) == ([], [])
     port, levels = Habits(backwards=True, rate=1.01), ("function", "float32", "trajectory")
-    _, result = judged(tmp_path, None, port, SHORT, levels, closely=True)
+    _, result = judged(tmp_path, None, port, SHORT, levels, in_detail=True)
     assert {each.level for each in result.closer} == {"function", "float32", "trajectory"}
     assert {(each.level, each.run) for each in result.losses} == {
         ("function", "free"),
