@@ -217,7 +217,7 @@ def test_a_flatten_in_another_order_is_undone_in_the_weight_behind_it():
 
 def gates(x, weight, order):
     i, f, g, o = (np.split(x @ weight.T, 4, 1)[each] for each in order)
-    sigmoid = lambda each: 1 / (1 + np.exp(-each))  # noqa: E731
+    sigmoid = lambda each: (1 + np.tanh(each / 2)) / 2  # noqa: E731  no exponential that overflows
     return sigmoid(o) * np.tanh(sigmoid(f) * 0.7 + sigmoid(i) * np.tanh(g))
 
 

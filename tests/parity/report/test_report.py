@@ -300,6 +300,7 @@ def test_the_public_names_are_these():
         "as_json",
         "as_markdown",
         "columns",
+        "nothing_compared",
         "print_failure",
         "print_result",
         "print_verdict",
