@@ -1,5 +1,6 @@
 """Raises ops that read variables to layers: a dense layer, a convolution, a batch norm, an embedding."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from parity.port.tower.ops import CONST, VARIABLE, Op, Tensor, Tower, ops_of, us
 from parity.port.tower.simplify import axes_of, number_of
 from parity.port.tower.statistics import moved
 from parity.trace.as_written import as_written
+
+EXACT_RATIO = 1e-12  # relative: of whole numbers in float64; of a million examples n / (n - 1) is 1e-6 from 1
 
 LINEAR, EMBEDDING, DROPOUT = "Linear", "Embedding", "Dropout"
 CONVOLUTION_LAYERS = {"Conv2D": "Conv2d", "DepthwiseConv2dNative": "DepthwiseConv2d", "Conv3D": "Conv3d"}
@@ -351,12 +354,39 @@ def _add_statistics(tower: Tower) -> None:
             batch = op.attributes.pop("batch")
             for write, found in moves:
                 for index, name in ((1, "mean"), (2, "variance")):
-                    if _comes_from(found.source, batch[index], index, op):
+                    unbiased = index == 2 and _is_unbiased(found.source, batch[index], op)
+                    if unbiased or _comes_from(found.source, batch[index], index, op):
+                        # A fused norm is just this: it normalises by the biased variance, and keeps the other one.
+                        op.attributes["fused"] = op.attributes["fused"] or unbiased
                         op.attributes.update({name: write.variable, "decay": found.decay})
                         if found.biased:
                             op.attributes.update({f"{name}_biased": found.biased, f"{name}_step": found.step})
-            if op.attributes.get("variance_biased") and not op.attributes.get("mean_biased"):
-                del op.attributes["mean"], op.attributes["variance"]  # no layer has that
+            of_one_alone = ("mean" in op.attributes) != ("variance" in op.attributes)
+            debiased_alone = op.attributes.get("variance_biased") and not op.attributes.get("mean_biased")
+            if of_one_alone or debiased_alone:
+                # No layer has that: both are then moved op by op.
+                for name in ("mean", "variance"):
+                    op.attributes.pop(name, None)
+
+
+def _is_unbiased(source: Tensor, batch: Op, norm: Op) -> bool:
+    """Whether something is an unfused norm's variance times n / (n - 1), by its n examples."""
+    sizes = norm.inputs[0].shape[:-1]
+    examples = math.prod(sizes)
+    if norm.attributes["fused"] or any(size < 0 for size in sizes) or examples < 2:
+        return False
+    factor, tensor = 1.0, _unsqueezed(source)
+    while tensor.kind in ("Mul", "RealDiv"):
+        one, other = tensor.op.inputs
+        if tensor.kind == "Mul" and number_of(other) is None:
+            one, other = other, one
+        number = number_of(other)
+        if number is None or not number:
+            return False
+        factor, tensor = (factor * number if tensor.kind == "Mul" else factor / number), _unsqueezed(one)
+    return tensor.op is _unsqueezed(batch.output()).op and math.isclose(
+        factor, examples / (examples - 1), rel_tol=EXACT_RATIO
+    )
 
 
 def _comes_from(source: Tensor, batch: Op, index: int, norm: Op) -> bool:

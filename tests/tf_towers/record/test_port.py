@@ -131,10 +131,22 @@ def test_the_same_files_are_written_under_every_hash_seed(trace_of, tmp_path):
     assert written[0] == written[1]
 
 
-def test_a_count_of_the_recorded_batch_in_a_statistic_is_named(trace_of):
-    """An unbiased variance that the script makes of a biased one: 6 / 5 of it, for batches of 6 alone."""
+def test_a_variance_that_the_script_makes_unbiased_is_that_of_a_fused_norm(trace_of):
     port = port_of(trace_of("served"))
-    assert "* 6 / 5" in port.body
+    assert "like_tf.BatchNorm1d(3, eps=0.001, momentum=0.9, fused=True)" in port.body
+    assert not any("For the recorded lengths alone" in each for each in port.assumed)
+
+
+def test_a_variance_that_no_layer_has_is_moved_op_by_op_with_its_mean_and_its_count_is_named(trace_of, tmp_path):
+    shutil.copytree(trace_of("served"), tmp_path / "trace")
+    file = tmp_path / "trace" / "graph.json"
+    graph = json.loads(file.read_text())
+    (one,) = (node for node in graph["definition"]["node"] if node["name"] == "sub/y")
+    one["attr"]["value"]["tensor"]["float_val"] = [2.0]  # n / (n - 2)
+    file.write_text(json.dumps(graph))
+    port = port_of(tmp_path / "trace")
+    assert "nn.BatchNorm1d(3, eps=0.001, track_running_stats=False)" in port.body
+    assert "norm_moving_mean.sub_" in port.body and "* 6 / 4" in port.body
     (said,) = (each for each in port.assumed if "For the recorded lengths alone" in each)
     assert "served.py:35" in said
 
