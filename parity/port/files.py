@@ -30,6 +30,7 @@ def write_files(folder: Path, files: dict[str, str]) -> dict[Path, str]:
         path = folder / name
         edited = _edited(path, known.get(name), text)
         target = path if edited is None else _free_name(path, known, text)
+        # Whole or not at all: a port that is half written would be taken for an edited one.
         with appearing(target) as file:
             file.write(text.encode())
         known[target.name] = _digest(text)
@@ -53,6 +54,7 @@ def _edited(path: Path, digest: str | None, text: str) -> str | None:
     """The text of a file that is not as it was written, None where there is none such."""
     if not path.exists():
         return None
+    # Whatever stands there, in any encoding: it is not overwritten for not being readable.
     found = path.read_text(encoding="utf-8", errors="replace")
     return None if found == text or _digest(found) == digest else found
 

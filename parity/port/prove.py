@@ -30,7 +30,9 @@ OPTIMIZER, SCHEDULE, AVERAGES_FUNCTION = "optimizer", "schedule", "averages"  # 
 WRITTEN_FILE, WRITTEN_MAPPING = f"{MODULE}.py", f"{MODULE}.toml"
 RATES_MODULE = "recorded_rates"  # module of the proof
 UNPROVEN = "UNPROVEN"
-NOT_IN_A_PORT = ("what fills the inputs", "evaluation")
+# No trace of training has these: they are named so that nobody takes the verdict for more than it is.
+NOT_IN_A_PORT = ("what fills the inputs", "how the script evaluates")
+OF_EVALUATION = "eval() follows from the training: moving statistics in norms, no dropout. It was not compared."
 
 
 def write_port(port: Port, folder: Path, proof: Result | None, trace: Path) -> dict[Path, str]:
@@ -43,6 +45,7 @@ def write_port(port: Port, folder: Path, proof: Result | None, trace: Path) -> d
       trace: what it was written from.
     """
     files = {WRITTEN_FILE: port.source(docstring(port, proof)), WRITTEN_MAPPING: port.mapping}
+    # Written also where parts are missing: what is left raises by name, and the rest can be read and edited.
     files[f"{PROGRAM}.py"] = source_of(program_of(port), trained(port, proof))
     if not port.missing:
         files["test_port.py"] = test_source(port.script, trace, folder)
@@ -86,6 +89,7 @@ def prove(port: Port, trace: Path, silence: float, tick: Progress = silent) -> R
       silence: seconds without a heartbeat after which the port is ended.
       tick: called with how far it is.
     """
+    # What is proven is the files as they would be written, and they get their names only once that is known.
     with tempfile.TemporaryDirectory(prefix="parity-port-") as name:
         write_port(port, Path(name), None, trace)
         return prove_folder(Path(name), trace, silence, tick)
@@ -112,6 +116,7 @@ def prove_folder(
     """
     parts = parts_of(Trace(trace, whole=False))
     source = _read(folder / WRITTEN_FILE)
+    # Read and not imported: a port in a folder is somebody's code, which runs on the torch side alone.
     defined, fed = functions_of(source), functions_of_fed_rates(source)
     suffixes = suffixes_of(parts)
     optimizers, schedules = (
@@ -139,6 +144,7 @@ def prove_folder(
 def _program(file: Path, suffixes: Mapping[str, str]) -> session.TrainingModule | None:
     """The training program in a file, None where there is none or nobody has written how it trains."""
     left = left_to_write(_read(file)) if file.is_file() else {TRAIN}
+    # Without an optimizer there is nothing to run; the replay of single steps still judges the rest.
     if left & {TRAIN, *(f"{OPTIMIZER}{suffix}" for suffix in suffixes.values())}:
         return None
     fed = frozenset(name for name, suffix in suffixes.items() if f"{RATE_ARGUMENT}{suffix}" in left)
@@ -217,6 +223,7 @@ def docstring(port: Port, proof: Result | None) -> str:
         *port.assumed,
         *port.plainly,
         *unjudged(port, proof),
+        OF_EVALUATION,
         f"Not in here: {', '.join(NOT_IN_A_PORT)}.",
         "",
     ]

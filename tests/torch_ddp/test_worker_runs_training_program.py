@@ -103,7 +103,8 @@ def recorded_section(folder, name, steps, weights, **more):
         "feeds": folder / f"{name}-feeds",
         "steps": steps,
     }
-    return {**described, "out": folder / name, "rounded": False, "rates": [1.0] * len(steps), "draws": False, **more}
+    more = {"rates": [1.0] * len(steps), "draws": False, "watch": None, **more}
+    return {**described, "out": folder / name, "rounded": False, **more}
 
 
 def weights_after(folder, name):

@@ -155,8 +155,10 @@ def _prepare(recorded: Path, port: Port, mapping_file: Path | None, out: Path, t
 
 
 def _start(script: Script, part: Part, port: Port, side: SideProcess) -> ReplayedPort:
+    # The file is read for each part anew: its tables may name tensors of one section alone.
     entries, named = load_mapping(script.mapping_file) if script.mapping_file else ({}, {})
     folder = script.folder(part)
+    # A folder of its own for each optimizer: their runs have the same names.
     folder.mkdir(parents=True, exist_ok=True)
     replayed = ReplayedPort(part.holding(entries), port, side, entries, named, folder, script.tick, script.shadow)
     script.tick("start torch", 1, 1)
@@ -165,6 +167,7 @@ def _start(script: Script, part: Part, port: Port, side: SideProcess) -> Replaye
 
 def _judge(script: Script, replayed: ReplayedPort) -> Judged:
     part, folder, tick = replayed.part, script.folder(replayed.part), script.tick
+    # With a float64 shadow level 1 is decided: in float32 alone a small bug hides below rounding.
     if script.shadow is not None:
         return judge_part(replayed, script.shadow, folder, tick)
     reference = write_reference(part, part.trace, folder / "reference-float32")
@@ -188,6 +191,7 @@ def _outcome(replayed: ReplayedPort, judged: Judged, looked: Looked) -> Outcome:
     )
     levels = {level.name: in_section(level, part.name) for level in judged.levels}
     facts = dict(replayed.prepared["float32"]["facts"])
+    # Otherwise the verdict says that the tool's own combination was used.
     if any(trains_itself(level) for level in judged.levels):
         facts["combination"] = "port"  # of a program that trains as the script does, it is judged with the rest
     return Outcome(levels, replayed.mapping.texts(), facts, notes, looked)

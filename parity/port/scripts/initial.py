@@ -67,10 +67,12 @@ def initial_of(
       shapes: by name of the script's variable.
       fresh: by path, the number that torch itself fills a parameter with, for those that it does.
     """
+    # Read as ops and not by the names of initializers, which the graph does not hold.
     draws = _Draws(graph)
     statements, unknown = [], []
     for name, (path, transform) in mapping.items():
         draw = draws.of(graph.initial.get(trace_name(kinds.get(name, "var"), name), ""))
+        # What torch fills in by itself needs no line.
         if draw is not None and not draw.kind and draw.shift.size and (draw.shift == fresh.get(path)).all():
             continue
         text = _statement(_reached(path, kinds.get(name) in BUFFERS), draw, transform, shapes[name]) if draw else None
@@ -163,6 +165,7 @@ def _product(draws: _Draws, node: Mapping[str, Any]) -> Draw | None:
         return None
     draw, constant = taken if taken[0].kind else (taken[1], taken[0])
     assert draw is not None and constant is not None
+    # A draw with another scale for each element is none that an initializer makes.
     if draw.kind and constant.shift.size != 1:
         return None
     factor = constant.shift
@@ -201,6 +204,7 @@ def _statement(target: str, draw: Draw, transform: str, shape: tuple[int, ...]) 
     if named:
         return named
     if draw.kind == "RandomUniform":
+        # In float32, as the graph computes it: maxval = minval + range.
         return f"nn.init.uniform_({target}, {_written(shift)}, {_written(np.float32(shift) + np.float32(draw.scale))})"
     mean = f"{_written(shift)}, " if shift else ""
     if draw.kind == "RandomStandardNormal":
@@ -212,8 +216,11 @@ def _by_fans(target: str, draw: Draw, shift: float, transform: str, shape: tuple
     """The initializer that makes its bounds of the shape; "" where the numbers are none of such a one's."""
     if transform not in SAME_FANS or len(shape) < 2:
         return ""
+    # TensorFlow counts a kernel's window to both fans, and so do like_tf's initializers.
     area = math.prod(shape[:-2])
     fan_in, fan_out = area * shape[-2], area * shape[-1]
+    # Variances: of a uniform draw up to b it is b^2 / 3, of a normal one cut at two sigma less by OF_A_CUT_NORMAL
+    # squared.
     glorot, he = 2.0 / (fan_in + fan_out), 2.0 / fan_in
     if draw.kind == "RandomUniform" and _close(draw.scale, -2 * shift):
         return f"like_tf.glorot_uniform_({target})" if _close(-shift, math.sqrt(3 * glorot)) else ""

@@ -11,6 +11,8 @@ REDUCTION_OF = {
     "mean": "",
     "sum": 'torch_ddp.GradientReduction(ddp, "sum")  # the script adds its towers\' gradients up; DDP alone averages',
 }
+# DDP broadcasts rank 0's buffers before each forward pass: TensorFlow's common idiom updates the first tower's
+# statistics alone.
 RANK_0_STATISTICS = "rank 0's statistics go to all: the script moves them from its first tower"
 TRAIN = "train"  # function of the program
 
@@ -40,6 +42,7 @@ def not_trained(program: Program) -> str:
         return ""
     if program.turns is None:
         return "has several optimizers train in one run of the session, from the same weights"
+    # Two wrappers around one model would reduce every gradient twice.
     if len({each.part.facts["combine"] for each in program.sections}) > 1:
         # DDP has one reduction for all gradients of a model.
         return "averages the gradients of one optimizer and adds up those of another"
@@ -103,9 +106,11 @@ def _train_one(section: Section) -> Iterator[str]:
     yield "    model.train()"
     yield from ("    for batch in batches:", "        step += 1")
     yield "        updates.zero_grad()"
+    # The wrapped model: called without its wrapper, the gradients of a rank would stay its own.
     yield "        torch.autograd.backward(loss(model, **batch))"
     yield "        updates.step()"
     if section.schedule:
+        # Behind the optimizer's step: the rate of update n is schedule(n), counted from 0.
         yield '        parts["schedule"].step()'
     if "averages" in section.defined:
         yield f'        parts["averages"].update({"step" if section.training.averages_count else ""})'
@@ -156,6 +161,7 @@ def _train_in_turns(program: Program) -> Iterator[str]:
     yield from ("    for batch in batches:", "        step += 1")
     yield "        turn = TURNS[(step - 1) % len(TURNS)]"
     yield '        updates = parts[f"optimizer_{turn}"]'
+    # A GAN's discriminator gets gradients of the generator's loss too, which its own optimizer must not see.
     yield "        train_only(model.module, updates)"
     yield "        updates.zero_grad()"
     yield "        torch.autograd.backward(losses[turn](model, **batch))"

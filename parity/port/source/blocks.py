@@ -79,6 +79,8 @@ def _block(writer: Writer, op: Op) -> Code:
     if block is None:
         block = writer.parameters.blocks[region.variables] = written
         writer.parameters.order.append(block)
+    # Weights that are shared by two calls that compute differently: the scope is written flat, and once more from the
+    # start.
     elif (block.arguments, block.body) != (written.arguments, written.body):
         raise BlocksDiffer(region.variables)
     writer.calls = True
@@ -87,6 +89,7 @@ def _block(writer: Writer, op: Op) -> Code:
 
 def _is_first(writer: Writer, tensor: Tensor, region: Region) -> bool:
     """Whether a block is given a tensor with its channels first: where it has them there, or an op of images takes it."""
+    # Sequences and vectors have no channels to turn.
     if tensor in writer.channels_first or len(tensor.shape) < 4:
         return tensor in writer.channels_first
     users = [op for op in region.ops if tensor in op.inputs]
@@ -103,11 +106,13 @@ def _written(writer: Writer, region: Region, first: list[Tensor]) -> Block:
     block.frames = common(writer.frames(op) for op in inside if op.kind in LAYERS)
     items = contracted(inside, region.children)
     name_layers(items, block.parameters, writer.frames)
+    # A writer of its own: names inside a block are nobody else's.
     names = dict(zip(region.taken, block.arguments, strict=True))
     inner = Writer(block.parameters, "self", names, writer.suggested, writer.lines, writer.frames)
     inner.refused, inner.channels_first = writer.refused, set(first)
     found = inner.write(items, region.given, as_they_are=True)
     block.body = [*inner.statements, f"return {', '.join(each.text for each in found)}"]
+    # Then it is an nn.Sequential, and needs no class.
     block.chained = len(region.taken) == 1 and len(items) > 1 and _is_chain(items, region)
     writer.channels_first.update(set(region.given) & inner.channels_first)
     writer.draws = writer.draws or any(op.kind in DRAWING_KINDS for op in inside)

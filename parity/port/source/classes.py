@@ -93,6 +93,8 @@ class Classes:
 
     def add(self, parameters: Parameters) -> None:
         """Adds the classes of what a module holds."""
+        # From the innermost outwards: what a block holds has its class, and its expression, before the block is
+        # compared with others.
         levels: dict[int, list[Block]] = {}
         for block in _blocks(parameters):
             levels.setdefault(_height(block), []).append(block)
@@ -196,6 +198,7 @@ class Classes:
             if name in used:
                 own_name = camel(groups[number][0].attribute)
                 name = own_name if base in own_name else f"{own_name}{base}"
+            # The last resort, of classes that nothing but their statements tells apart.
             while name in used:
                 name += "Again"
             used.add(name)
@@ -217,6 +220,7 @@ def _base(block: Block) -> str:
     """What the class of a block is called, after its function or its scope."""
     frame = block.cited
     own = frame.function if frame is not None else ""
+    # Functions of every network: the scope says more.
     if not own or own.startswith("__") or own in ("build", "call", "forward", "inference", "main"):
         own = re.sub(r"(_\d+)+$", "", block.attribute)
         own = own if re.search(r"_v\d+$", own) else re.sub(r"[\d_]+$", "", own) or "block"

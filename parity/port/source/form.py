@@ -21,6 +21,7 @@ def wrapped(statement: str, indent: str = "") -> list[str]:
     code, _, comment = _commented(statement)
     if len(indent + statement) <= LINE_WIDTH:
         return [indent + statement]
+    # A comment never makes code wrap: it gets a line of its own first.
     before = [f"{indent}# {comment}"] if comment and len(indent + code) <= LINE_WIDTH else []
     if before:
         return [*before, indent + code]
@@ -45,6 +46,7 @@ def _split(code: str, indent: str) -> list[str]:
         body, tail = (inside, f"{closing}{earlier[2]}{body}{tail}") if inside else (body, tail)
     if body:
         inner = indent + INDENT
+        # As ruff formats: all arguments on one line where they fit, else one on each.
         if len(inner + body) <= LINE_WIDTH and head[-2:-1].isalnum():  # of a call; a list has one on each line
             return [indent + head, inner + body, indent + tail]
         parts = [each.strip() for each in _parts(body, ",")]
@@ -97,6 +99,7 @@ def _last_bracket(code: str) -> tuple[str, str, str]:
         if not depth:
             break
     _, expression = _expression(code[:place])
+    # The bracket is one operand of several: the whole expression is set in brackets, not the last call of it.
     if len([*_operands(expression)]) > 1:
         return code, "", ""
     return code[: place + 1], code[place + 1 : end], code[end:]
@@ -116,6 +119,7 @@ def _parts(text: str, sign: str) -> Iterator[str]:
     for place, each in enumerate(text):
         if quote:
             quote = "" if each == quote else quote
+        # Brackets and signs inside a string separate nothing.
         elif each in "\"'":
             quote = each
         elif each in "([{":
@@ -155,6 +159,7 @@ def typed(statements: Sequence[str], arguments: Sequence[str], wished: str) -> l
       arguments: names that stand for tensors.
       wished: what the tensor may be called that is returned.
     """
+    # No checker is asked: mypy takes seconds, and what has a type is known from how each statement is written.
     known = dict.fromkeys(arguments, True)
     for each in ast.parse("\n".join(statements[:-1])).body:
         _learn(each, known)

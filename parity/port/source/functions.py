@@ -26,6 +26,7 @@ from parity.port.tower.terms import DECAY, in_first_only, terms_of, with_decay
 from parity.trace.arrays import Array
 from parity.trace.escape import is_argument
 
+# Of 120, with indentation and the name that is assigned to.
 MOST_CHARACTERS_OF_A_SUM = 100  # characters of a sum on one line
 Suggested = Callable[[Op], str]
 

@@ -58,6 +58,7 @@ def name_layers(items: Sequence[Op], parameters: Parameters, frames: Frames) -> 
     """
     wished: dict[object, str] = {}
     inside = [*unrolled(items)]
+    # What all layers have in common says nothing of one of them.
     depth = len(common(frames(op) for op in inside if op.kind in LAYERS))
     for op in inside:
         if op.kind == CALLED_BLOCK:
@@ -75,6 +76,7 @@ def name_layers(items: Sequence[Op], parameters: Parameters, frames: Frames) -> 
     for key, name in wished.items():
         if counts[name] > 1:
             numbers[name] += 1
+            # conv1, conv2; of res2: res2_1, res2_2.
             name = f"{name}{'_' if name[-1].isdigit() else ''}{numbers[name]}"
         parameters.planned[key] = parameters.name(name, whole=True)
 
@@ -109,6 +111,7 @@ def _of_norm(named: str, is_its_own: bool) -> str:
 
 def _of_variable(leaf: str) -> str:
     """What a layer may be called after its weight; "" where that is called a weight and no more."""
+    # "weights_conv1" is the weight of conv1; "W2" is a weight and no more.
     return "" if CALLED_A_WEIGHT.fullmatch(leaf) else identifier(WEIGHT_OF.sub("", leaf), "")
 
 
@@ -123,6 +126,7 @@ def _said(stack: Sequence[Frame]) -> str:
     calls = [(frame, inner.function) for frame, inner in pairwise(stack)]
     for frame, function in [*calls, *((frame, "") for frame in stack[-1:])]:
         found = (MADE_BY_OWN_CALL if function else MADE_BY_CALL).match(frame.text)
+        # net = conv(net) passes one tensor on, whatever it is called.
         if found is None or found.group(1) == found.group(3) or (function and found.group(2) != function):
             continue
         if found.group(1).lower() not in NAMED_AFTER_NOTHING:

@@ -147,6 +147,8 @@ class Parameters:
           general: as of `Layer`.
         """
         if key not in self.layers:
+            # Names were planned for all layers at once, before any was written, so that conv1, conv2 are numbered in
+            # order.
             planned = next((self.planned[name] for name in mapped if name in self.planned), "")
             self.layers[key] = Layer(planned or self.name(scope), made, mapped, frames, general)
             self.order.append(self.layers[key])
@@ -212,9 +214,11 @@ class Parameters:
 
     def constant(self, name: str, value: Array, owner: str) -> Code:
         """Returns an expression for an array of numbers that the script has."""
+        # Each tower of a script may have made a table again; one buffer is enough.
         found = (each for each, own in self.constants.items() if _same(own, value))
         attribute = next(found, "") or self.name(name.rpartition("/")[2] or "constant")
         self.constants[attribute] = value
+        # Integers and numbers that float32 has exactly stay as they are in every precision.
         if not _is_rounded(value):
             return Code(f"{owner}.{attribute}")
         return Code(f"{owner}.{attribute}.to({self.example(owner)}.dtype)")
@@ -250,7 +254,8 @@ class Parameters:
             else:
                 found.append(f"self.{attribute} = nn.Parameter(torch.zeros({shape}))")
         for attribute, value in self.constants.items():
-            # In float32, which torch.tensor makes of numbers, a port in float64 would compute with others than the script.
+            # In float32, which torch.tensor makes of numbers, a port in float64 would compute with others than the
+            # script.
             numbers = array(value) + (", dtype=torch.float64" if _is_rounded(value) else "")
             found.append(f'self.register_buffer("{attribute}", torch.tensor({numbers}), persistent=False)')
         return found

@@ -39,7 +39,9 @@ from parity.trace.arrays import Array
 from parity.trace.as_written import as_written
 from parity.trace.escape import in_docstring, one_line, python_string
 
+# A docstring that lists more is not read; the rest stands in `--json`.
 MOST_LINES_LISTED = 8  # of the script, in the docstring
+# Three are read at a glance; a reader of more wants them one below the other.
 MOST_TYPES_LISTED = 3  # of what a function returns
 
 

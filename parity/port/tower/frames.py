@@ -74,6 +74,7 @@ class Frames:
         if enter is None or following is None:
             return  # the end of a tf.cond
         own = _frame_name(self._nodes[enter])
+        # Several Merges make one loop: each is a variable of its state.
         frame = self.by_name.setdefault(own, Frame(own))
         self.state_of[name] = frame, len(frame.states)
         frame.starts.append(enter)

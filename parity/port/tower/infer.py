@@ -17,6 +17,7 @@ def is_known(shape: Sequence[int | None] | None) -> bool:
 
 def inferred(op: Op) -> Shape | None:
     """Returns the shape of an op's first output, of the shapes of what it takes; None where there is no rule for it."""
+    # Whatever has no rule works element by element, as most ops do; the recorded shapes are asked first.
     rule = SHAPE_RULES.get(op.kind, _broadcast if op.inputs else None)
     if rule is None:
         return None
@@ -40,6 +41,7 @@ def _reshaped(op: Op) -> Shape | None:
     wanted = [int(each) for each in np.ravel(op.inputs[1].value)]
     size = int(np.prod(op.inputs[0].shape, dtype=int))
     rest = int(np.prod([each for each in wanted if each >= 0], dtype=int))
+    # One length may be -1: what is left of the elements.
     return tuple(size // max(rest, 1) if each < 0 else each for each in wanted)
 
 
@@ -72,6 +74,7 @@ def _window(op: Op, kernel: Sequence[int]) -> Shape:
         size, stride = taken[place], strides[place]
         if op.attributes.get("padding") == "EXPLICIT":  # before and behind each axis, in their order
             size += sum(op.attributes["explicit_paddings"][2 * place : 2 * place + 2])
+        # SAME gives ceil(size / stride) whatever the window.
         if op.attributes.get("padding") in ("VALID", "EXPLICIT"):
             size -= (length - 1) * dilations[place]
         found[place] = -(-size // stride)
@@ -81,6 +84,7 @@ def _window(op: Op, kernel: Sequence[int]) -> Shape:
 def _convolved(op: Op) -> Shape:
     kernel = op.inputs[1].shape
     found = list(_window(op, kernel[:-2]))
+    # A depthwise kernel is [height, width, channels, multiplier].
     channels = kernel[-1] * (kernel[-2] if op.kind == "DepthwiseConv2dNative" else 1)
     found[1 if str(op.attributes.get("data_format", "NHWC")).startswith("NC") else -1] = channels
     return tuple(found)
@@ -128,6 +132,7 @@ def _widened(op: Op) -> Shape:
 def _squeezed(op: Op) -> Shape:
     taken = op.inputs[0].shape
     axes = {each % len(taken) for each in op.attributes.get("squeeze_dims") or []}
+    # No axes named: every one of length 1 goes, that of a batch of one example too.
     return tuple(each for axis, each in enumerate(taken) if not (axis in axes or (not axes and each == 1)))
 
 
@@ -144,6 +149,7 @@ def _padded(op: Op) -> Shape:
 def _sliced(op: Op) -> Shape:
     from parity.port.tower.fold import strided_index
 
+    # One number in memory, whatever the shape: numpy slices it as TensorFlow does.
     example = np.broadcast_to(np.zeros(()), op.inputs[0].shape)
     bounds = [_bounds(each, int(op.attributes.get("shrink_axis_mask", 0))) for each in op.inputs[1:]]
     return tuple(example[strided_index(op, bounds, example.ndim)].shape)

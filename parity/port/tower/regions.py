@@ -135,6 +135,7 @@ def _candidates(model: Sequence[Op], frames: Frames) -> list[Region]:
 
 def _calls(model: Sequence[Op], frames: Frames) -> Iterator[tuple[Frame, list[Op]]]:
     """Yields the calls of functions with their ops, outer calls before those inside of them."""
+    # By the lines that lead to a call: a function called from two lines is two blocks, which may be one class.
     sites: dict[tuple[Frame, ...], list[tuple[Frame, Op]]] = {}
     for op in model:
         stack = [*frames(op)]

@@ -12,6 +12,7 @@ Factor = float | Tensor
 
 def terms_of(loss: Tensor) -> list[Tensor]:
     """Returns the numbers that a loss is the sum of."""
+    # Of single numbers alone: a sum of losses for each example is one term, whose mean comes behind it.
     if loss.kind in ("Add", "AddV2", "AddN") and all(each.shape == () for each in loss.op.inputs):
         return [term for each in loss.op.inputs for term in terms_of(each)]
     return [loss]

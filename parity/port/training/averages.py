@@ -38,6 +38,7 @@ def averages_of(reader: Reader, values: Values, graph: RecordedGraph) -> Average
     updated = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     if not updated:
         return ""
+    # One rule for all: an average that moves otherwise would need a second object, and a name for it.
     found = {_decay(tensor) for tensor in folded(updated.values())}
     if len(found) != 1 or None in found:
         return "are kept by a rule that is not known, or by different ones"

@@ -19,6 +19,7 @@ def clip_statements(rule: Mapping[str, Any], parameters: str) -> list[str] | str
       rule: as of `RecordedGraph.clipping`.
       parameters: an expression for those that are clipped.
     """
+    # A hook of the optimizer sees gradients that DDP has reduced already.
     if rule.get("place") == BEFORE_COMBINING or rule.get("first"):
         return "clips each tower's own gradients before they are combined, which an optimizer's hook cannot"
     settings = {name: value for name, value in rule.items() if name in ("limit", "low", "high", "factor")}
@@ -32,10 +33,12 @@ def clip_statements(rule: Mapping[str, Any], parameters: str) -> list[str] | str
 
 
 def _by_global_norm(settings: Mapping[str, str], parameters: str) -> list[str]:
+    # torch.nn.utils.clip_grad_norm_ adds 1e-6 to the norm, and clips a little below the limit.
     return [f"like_tf.clip_grads_by_global_norm_({parameters}, {settings['limit']})"]
 
 
 def _by_norm(settings: Mapping[str, str], parameters: str) -> list[str]:
+    # Each gradient by its own norm, in tf.clip_by_norm's order of multiplying and dividing.
     return _each(parameters, f"like_tf.clip_by_norm(weight.grad, {settings['limit']})")
 
 

@@ -122,6 +122,7 @@ def training_of(recorded: Recorded) -> Training:
     except (NotWritten, PortError) as error:
         found.missing.append(("the optimizer", "", str(error)))
     averages = averages_of(recorded.reader, recorded.values(), recorded.graph)
+    # The reason why there are none: "" where the script keeps none.
     if isinstance(averages, str):
         found.missing += [("the moving averages", "", averages)] if averages else []
     else:
@@ -166,6 +167,7 @@ def _hooks(recorded: Recorded, found: Training, parameters: str) -> Iterator[str
     """What is done to the combined gradients first."""
     rule = recorded.graph.clipping.get(recorded.section)
     others = [*_combined_otherwise(recorded, found)]
+    # Not guessed: a wrong limit trains, and is found weeks later.
     if recorded.part.facts.get("clipped") and not rule:
         # A trace that was recorded before rules were kept.
         found.missing.append(
@@ -198,6 +200,7 @@ def _hook(name: str, statements: Sequence[str], comment: str, when: str = "pre")
 def sharing_of(recorded: Recorded) -> Iterator[str]:
     """Yields the hook that gives every rank the statistics of the one whose tower moves them; DDP would send rank 0's."""
     if recorded.moved_by:
+        # The last one where it is: the port may be trained on more ranks than the script had towers.
         last = recorded.moved_by == recorded.part.towers - 1
         rank = "torch.distributed.get_world_size() - 1" if last else str(recorded.moved_by)
         statements = ["for buffer in model.buffers():", f"    torch.distributed.broadcast(buffer, {rank})"]
@@ -209,12 +212,14 @@ def _combined_otherwise(recorded: Recorded, found: Training) -> Iterator[str]:
     base = recorded.part.facts["combine"]
     kinds = recorded.graph.combinations.get(recorded.section, {})
     named = {recorded.reader.variable(op): kind for op, kind in kinds.items()}
+    # A script that forgets to combine a variable trains it on one tower's data: a fault to look at, not to copy unseen.
     of_one = [key.name for key, kind in named.items() if key and kind == "one" and recorded.part.towers > 1]
     if of_one:
         found.missing.append(("the combination", "", f"takes one tower's gradient of {', '.join(of_one)}"))
     names = [key.name for key, kind in named.items() if key and kind in ("sum", "mean") and kind != base]
     if not names:
         return
+    # Behind DDP's reduction and in front of the step, where every rank has the same numbers.
     change = "mul_" if base == "mean" else "div_"
     why = "the script adds these up, and DDP averages all" if base == "mean" else "the script averages these"
     yield from _hook(
@@ -253,6 +258,7 @@ def _chosen(recorded: Recorded, names: Sequence[str], all_named: bool = False) -
     known = recorded.parameters.mapping()
     paths = [*dict.fromkeys(known[name][0] for name in names if name in known)]
     everything = {path for name, (path, _) in known.items() if recorded.parameters.kinds.get(name) == "var"}
+    # Written so, layers that are added to the model later are trained too.
     if set(paths) == everything and not all_named:
         return _Chosen(ALL_PARAMETERS, [])
     listed = ", ".join(f"model.{path}" for path in paths)
@@ -275,9 +281,11 @@ def _of_tensorflow(recorded: Recorded, found: Training) -> tuple[str, Rate, _Cho
         raise NotWritten(f"is {identifier(kind)}, which like_tf has none like")
     rate = described.pop("learning_rate", None)
     held = recorded.graph.hyper_parameters.get(recorded.section, {})
+    # A hyper-parameter that is a tensor's name is computed in the graph; only the learning rate has a place for that.
     changing = [name for name, value in held.items() if isinstance(value, str) and name != RATE_ARGUMENT]
     if changing:
         raise NotWritten(f"changes {', '.join(map(identifier, changing))} from step to step")
+    # What is written as an argument comes from the trace: no text of it becomes code.
     strange = [name for name in described if not is_argument(name)]
     if strange:
         raise NotWritten(f"has a hyper-parameter {one_line(strange[0])}")
@@ -292,6 +300,7 @@ def _of_tensorflow(recorded: Recorded, found: Training) -> tuple[str, Rate, _Cho
 
 
 def _setting(value: Any) -> str:
+    # TensorFlow rounds hyper-parameters to float32 when it makes constants of them: like_tf does so itself.
     return repr(float(as_written(np.float32(value)))) if isinstance(value, float) else repr(value)
 
 
@@ -326,6 +335,7 @@ def _by_hand(recorded: Recorded, found: Training) -> tuple[str, Rate, _Chosen | 
 def _groups(recorded: Recorded, members: Sequence[Sequence[str]]) -> _Chosen:
     """Groups of weights, each with the number of its rule: by their axes where these tell them from each other."""
     shapes = recorded.parameters.shapes
+    # AdamW and LAMB leave biases and norms out of decay: weights of one axis.
     axes = [{len(shapes[name]) > 1 for name in group} for group in members]
     listed = [_chosen(recorded, group, all_named=True).lines for group in members]
     everything = _chosen(recorded, [name for group in members for name in group]).expression == ALL_PARAMETERS
@@ -365,6 +375,7 @@ def _rules(recorded: Recorded, is_counter: Callable[[str], bool]) -> tuple[list[
     if not rules:
         raise NotWritten("is written by hand in the script, and updates no weight")
     own = {(*rule.slots, *rule.counters, key[1]) for key, rule in rules.items()}  # type: ignore[index]
+    # Rules with other slots or another rate would be several optimizers, whose order in a step is not known.
     if len(rules) > MOST_RULES_OF_AN_OPTIMIZER or len(own) > 1:
         raise NotWritten("is written by hand in the script, with another rule for some of the weights")
     return [*rules.values()], [*members.values()]

@@ -58,6 +58,8 @@ def with_rate(rule: Rule, is_counter: Callable[[str], bool]) -> Rule:
       rule: folded.
       is_counter: whether a leaf counts steps, so that a rate of it is a schedule.
     """
+    # A rule that does anything else with the weight than take from it keeps its rate inside, and has no schedule of
+    # its own.
     if rule.weight.kind != "Sub" or rule.weight.op.inputs[0].op.name != OWN_WEIGHT:
         return rule
     found = _rate_in(rule.weight.op.inputs[1], is_counter)
@@ -72,6 +74,7 @@ def _rate_in(tensor: Tensor, is_counter: Callable[[str], bool]) -> tuple[list[tu
     """The way to the first factor of a product that is a rate, and the rate; None where there is none."""
     if tensor.kind not in ("Mul", "RealDiv"):
         return None
+    # What is divided may be a rate; what it is divided by is none.
     taken = tensor.op.inputs if tensor.kind == "Mul" else tensor.op.inputs[:1]
     place = next((place for place, each in enumerate(taken) if _is_rate(each, is_counter)), None)
     if place is not None:
@@ -84,6 +87,7 @@ def _rate_in(tensor: Tensor, is_counter: Callable[[str], bool]) -> tuple[list[tu
 
 
 def _is_rate(tensor: Tensor, is_counter: Callable[[str], bool]) -> bool:
+    # A rate is one number; one for each element would be a preconditioner.
     if tensor.shape != () and not (tensor.kind == CONST and tensor.value.size == 1):
         return False
     leaves = leaves_of(tensor)
@@ -125,12 +129,15 @@ def _sgd(rule: Rule, counters: Mapping[str, float]) -> str:
     if len(rule.slots) != 1:
         return ""
     ((slot, moved),) = rule.slots.items()
+    # torch's momentum: v = beta v + g. TensorFlow's MomentumOptimizer has the same; others scale the gradient by 1 -
+    # beta.
     for kept in matches(moved, ("Add", _DECAYED, _G)):
         if not _are_leaves(kept, {OWN_GRADIENT: OWN_GRADIENT, "old": OWN_SLOT + slot}):
             continue
         momentum = f"momentum={kept['beta']!r}"
         if _is(rule.weight, ("Sub", _W, ("Mul", _LR, Anything("moved"))), moved=moved):
             return f"torch.optim.SGD({{}}, {momentum})"
+        # Nesterov's, as torch has it: the step looks one momentum further.
         ahead = ("Add", _G, ("Mul", kept["beta"], Anything("moved")))
         if _is(rule.weight, ("Sub", _W, ("Mul", _LR, ahead)), moved=moved):
             return f"torch.optim.SGD({{}}, {momentum}, nesterov=True)"
@@ -139,8 +146,10 @@ def _sgd(rule: Rule, counters: Mapping[str, float]) -> str:
 
 def _adam(rule: Rule, counters: Mapping[str, float]) -> str:
     """Adam with the bias of both moments corrected, and epsilon behind that."""
+    # By names as well: two moments of other names are written out, and stay the script's own words.
     if {*rule.slots} != {"m", "v"}:
         return ""
+    # tf.square(g) and g * g are other ops in the graph.
     squares = (("Square", _G), ("Mul", _G, _G))
     moments = {
         slot: [_moment(rule.slots[slot], OWN_SLOT + slot, each) for each in forms]
@@ -170,6 +179,7 @@ def _moment(tensor: Tensor, slot: str, taken: object) -> float | None:
     for kept in matches(tensor, ("Add", _DECAYED, ("Mul", Number("rest"), taken))):
         beta, rest = kept["beta"], kept["rest"]
         own = _are_leaves(kept, {OWN_GRADIENT: OWN_GRADIENT, "old": slot})
+        # A script that writes 0.1 for 1 - 0.9 means it; one that writes 0.11 has a rule of its own.
         if own and isinstance(beta, float) and isinstance(rest, float) and close(1 - beta, rest):
             return beta
     return None
@@ -223,6 +233,8 @@ def class_lines(
     called = _called(rule)
     updates = [_update(each, called, names) for each in rules]
     slots = {slot: _filled(slot, *first[slot]) for slot in rule.slots}
+    # Slots are made in the constructor, as TensorFlow makes them before the first step: a checkpoint of step 0 has
+    # them.
     given = "gradient, slots = weight.grad, self.state[weight]" if slots else "gradient = weight.grad"
     groups = "dict[str, Any]" if several else "nn.Parameter"
     body = updates[0].statements if not several else _by_rule([each.statements for each in updates])
@@ -266,6 +278,7 @@ def _called(rule: Rule) -> dict[str, str]:
         **{OWN_SLOT + each: each for each in rule.slots},
         **{OWN_COUNTER + each: each for each in rule.counters},
     }
+    # A slot called "group" would hide what the class itself calls so.
     if len({*called.values()} | RESERVED) < len(called) + len(RESERVED):
         raise NotWritten("has slots or counters whose names stand for something else in an optimizer")
     return called
@@ -297,6 +310,7 @@ def _defaults(rule: Rule, first: Mapping[str, tuple[float, float]]) -> list[str]
 
 
 def _filled(slot: str, smallest: float, largest: float) -> str:
+    # zeros_like and full_like are what a slot begins with; anything else would have to be copied from the trace.
     if smallest != largest:
         raise NotWritten(f"begins with different numbers in its slot {slot}")
     return "torch.zeros_like(weight)" if not smallest else f"torch.full_like(weight, {smallest!r})"

@@ -15,6 +15,7 @@ from parity.port.training.scalars import with_plain_numbers, written_statements
 from parity.port.training.values import rewritten
 
 STEP_ARGUMENT = "step"  # what the number of updates before this one is called
+# More steps of a staircase than anybody writes by hand: a rate of more is a table, and written as one.
 MOST_BOUNDARIES = 64
 COMPARISONS_OF_STEPS = ("Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual")
 
@@ -94,6 +95,7 @@ def _decays(rate: Tensor) -> Iterator[str]:
     for passed, cycle in _FRACTIONS:
         power = ("Pow", ("Sub", 1.0, passed), Number("power"))
         for kept in _of_step(rate, ("Add", ("Mul", Number("range"), power), Number("end_learning_rate"))):
+            # The graph holds the difference of both rates; the script wrote the first one.
             first = _short(_float(kept, "range") + _float(kept, "end_learning_rate"))
             named = ["decay_steps", "end_learning_rate", *(["power"] if kept["power"] != 1.0 else [])]
             yield _call("polynomial_decay", {**kept, "learning_rate": first}, *named, cycle=cycle)
@@ -113,6 +115,7 @@ def _exponential(kept: Kept, staircase: bool | None) -> Iterator[str]:
         return
     factor = float(base.value.flat[0])
     # natural_exp_decay is the same op with a base that the graph computes: exp(-decay_rate).
+    # Twelve digits: the logarithm of a rounded exponential has the script's number in front, and noise behind.
     rate = _short(-math.log(factor)) if factor > 0 else 0.0
     natural = not base.op.attributes.get("written") and factor > 0 and close(math.exp(-rate), factor)
     kept = {**kept, "decay_rate": rate if natural else factor}
@@ -166,6 +169,7 @@ def _piecewise(rate: Tensor) -> str:
     changes = [index for index in range(1, len(places)) if values[index] != values[index - 1]]
     if not changes:
         return ""
+    # piecewise_constant takes the last step of a rate, as TensorFlow's own does: "x <= boundary".
     boundaries = [places[index] - 1 for index in changes]
     rates = [_number(float(each)) for each in [values[0], *(values[index] for index in changes)] if each is not None]
     return f"like_tf.piecewise_constant({boundaries}, [{', '.join(rates)}])"
@@ -180,6 +184,7 @@ def _boundaries(rate: Tensor) -> list[int]:
         others = [each for each in op.inputs if each.kind != FEED]
         if op.kind not in COMPARISONS_OF_STEPS or len(others) != 1 or not others[0].is_number:
             return []
+        # Boundaries may be written as floats; steps are whole, so that what is behind the point decides nothing.
         found.append(math.floor(float(others[0].value.flat[0])))
     return found
 

@@ -82,6 +82,7 @@ class Values:
         if self._reader.variable(name) is not None or node["op"] in (*FED_KINDS, *VARIABLE_KINDS):
             return []
         taken = _data(node)
+        # Only the data: on what side it comes out, the merge says.
         if node["op"] == "Switch":
             return taken[:1]
         if node["op"] == "Merge":
@@ -95,6 +96,7 @@ class Values:
         """The op that writes the variable that an op reads, where the script has it run before; else ""."""
         node = self._reader.node(name)
         writer = str(self._writers.get(_bare((_data(node) or [""])[0]), ""))
+        # tf.control_dependencies stand in the graph as inputs with a caret.
         pending = [each[1:] for each in node.get("input", []) if each.startswith("^")] if writer else []
         seen: set[str] = set()
         while pending:
@@ -157,7 +159,8 @@ def folded(tensors: Iterable[Tensor]) -> list[Tensor]:
 
 
 def _without_casts(op: Op) -> Tensor | None:
-    # A counter that is cast to float32 is the same number; what is true or false becomes 1 or 0, which is another thing.
+    # A counter that is cast to float32 is the same number; what is true or false becomes 1 or 0, which is another
+    # thing.
     if op.kind != "Cast" or "bool" in (op.inputs[0].dtype, op.dtypes[0]):
         return None
     # One to whole numbers cuts off what is behind the point; a leaf counts, whatever it is held in.

@@ -52,6 +52,7 @@ TORCH_FUNCTIONS = {
     "IsInf": "torch.isinf",
     "LogicalNot": "torch.logical_not",
 }
+# Both frameworks take 0 for the gradient of |x| at 0.
 METHODS = {"Square": "square", "Abs": "abs", "StopGradient": "detach"}
 SIGNS = {
     "Add": "+",
@@ -89,6 +90,7 @@ def _method(writer: Writer, op: Op) -> Code:
 
 @writes("Softplus")
 def _softplus(writer: Writer, op: Op) -> Code:
+    # torch's own threshold of 20 is off by 2e-9, which float64 shows.
     return _kept(writer, op, call("F.softplus", writer.as_it_is(op.inputs[0]), threshold=SOFTPLUS_THRESHOLD))
 
 
@@ -104,6 +106,7 @@ def _selu(writer: Writer, op: Op) -> Code:
 
 @writes("LeakyRelu")
 def _leaky_relu(writer: Writer, op: Op) -> Code:
+    # TensorFlow's slope is 0.2 where nothing is said, torch's 0.01.
     alpha = float(as_written(np.float32(op.attributes.get("alpha", 0.2))))
     return _kept(writer, op, call("F.leaky_relu", writer.as_it_is(op.inputs[0]), repr(alpha)))
 
@@ -152,6 +155,7 @@ def _einsum(writer: Writer, op: Op) -> Code | None:
     equation = str(op.attributes.get("equation", ""))
     if not EQUATION.fullmatch(equation):
         return None
+    # Letters are the same in both, and stand for the script's own order of axes: no operand has its channels turned.
     return call("torch.einsum", f'"{equation}"', *(writer.code(each) for each in op.inputs))
 
 
@@ -248,11 +252,13 @@ def _product(writer: Writer, op: Op) -> Code:
 
 @writes("Softmax", "LogSoftmax")
 def _softmax(writer: Writer, op: Op) -> Code:
+    # Over the last axis in the script's order, wherever torch has the channels.
     return call(f"F.{'softmax' if op.kind == 'Softmax' else 'log_softmax'}", writer.code(op.inputs[0]), "-1")
 
 
 @writes("Cast")
 def _cast(writer: Writer, op: Op) -> Code:
+    # A float is of the module's precision, whatever the script wrote: float32 there is float64 in the proof.
     wanted = op.dtypes[0]
     if wanted.startswith("float"):
         if op.inputs[0].dtype.startswith("float"):

@@ -31,6 +31,7 @@ def _layer(
     writer: Writer, op: Op, made: str, parameters: dict[str, tuple[str, str]], x: Code, general: Sequence[str] = ()
 ) -> Code:
     """The call of a layer, which the module gets where it has none yet."""
+    # By the script's variables: a layer that is called twice, with other inputs, is the one that is there.
     mapped = {op.attributes[name]: own for name, own in parameters.items() if op.attributes.get(name)}
     scope = writer.parameters.scope_of(next(iter(mapped), op.name))
     layer = writer.parameters.layer(settings(op), scope, made, mapped, writer.frames(op), general)
@@ -123,6 +124,8 @@ def _convolution(writer: Writer, op: Op) -> Code | None:
     margins_in_front: tuple[int, ...] = ()
     if op.attributes["padding"] == "SAME":
         widths = [(length - 1) * dilation for length, dilation in zip(kernel, dilations, strict=True)]
+        # TensorFlow's SAME at stride 1 pads (kernel - 1) / 2 on both sides, as a number does; an even kernel has one
+        # more behind.
         if set(strides) == {1} and not any(width % 2 for width in widths):
             named["padding"] = unless([width // 2 for width in widths], 0)
         elif writer.parameters.in_plain_torch is not None:
@@ -134,6 +137,7 @@ def _convolution(writer: Writer, op: Op) -> Code | None:
                 margins_in_front = margins
         else:
             package, named["padding"] = "like_tf", '"same"'
+    # nn.Conv2d takes one width for both sides of an axis; others are padded by an op in front.
     elif op.attributes["padding"] == "EXPLICIT":
         margins = space(op, "explicit_paddings")
         if margins[::2] != margins[1::2]:
@@ -144,6 +148,7 @@ def _convolution(writer: Writer, op: Op) -> Code | None:
     made = call(f"{package}.Conv{dimensions}d", str(before), str(after), short(kernel), **named)
     sizes = str(before), str(after), short(kernel)
     general = _general_convolutions(op, made, named, sizes, writer.parameters.in_plain_torch is None)
+    # TensorFlow's kernels end in the channels that go in and out, torch's begin with those that go out.
     transform = {"Conv2d": "hwio_to_oihw", "DepthwiseConv2d": "hwcm_to_depthwise", "Conv3d": "dhwio_to_oidhw"}[op.kind]
     own = {"weight": ("weight", transform), "bias": ("bias", "identity")}
     taken = padded(image(writer, op), margins_in_front) if margins_in_front else image(writer, op)
@@ -196,6 +201,8 @@ def _transposed(writer: Writer, op: Op) -> Code | None:
     places = (2, 3) if is_channels_first(op) else (1, 2)
     padding = str(op.attributes["padding"])
     sizes = [given.shape[place] for place in places]
+    # The length that TensorFlow's shape function gives; a script may ask for another one that fits, and that is
+    # refused.
     usual = [
         x.shape[place] * stride if padding == "SAME" else x.shape[place] * stride + max(kernel - stride, 0)
         for place, stride, kernel in zip(places, strides, (height, width), strict=True)
@@ -221,6 +228,7 @@ def _batch_norm(writer: Writer, op: Op) -> Code:
     channels = x.shape[1] if is_channels_first(op) else x.shape[-1]
     images = len(x.shape) == 4
     taken = image(writer, op) if len(x.shape) > 2 else writer.code(x)
+    # Without moving statistics a norm takes its batch's in evaluation too: track_running_stats=False does so.
     if not known.get("mean") and _has_trained_weights(writer, op) and len(x.shape) in (2, 3, 4):
         name = f"nn.BatchNorm{2 if images else 1}d"
         made = call(name, str(channels), eps=repr(known["eps"]), track_running_stats=False)
@@ -235,6 +243,8 @@ def _batch_norm(writer: Writer, op: Op) -> Code:
         f"like_tf.BatchNorm{2 if images else 1}d",
         str(channels),
         eps=repr(known["eps"]),
+        # 1 - 0.1 in float64 is 0.9 but for its last bit: a reader wants 0.9, and like_tf rounds it to float32 as the
+        # graph has it.
         momentum=repr(round(known["decay"], 12)),
         fused=known["fused"] if known["fused"] != images else None,
         scale=_scale(writer, known.get("weight")),
@@ -250,6 +260,7 @@ def _batch_norm(writer: Writer, op: Op) -> Code:
             plain.differs(UNBIASED)
         if known.get("mean_biased"):
             plain.differs(UNDEBIASED)
+        # torch's momentum is the weight of the new value, TensorFlow's decay that of the old one.
         name, momentum = f"nn.BatchNorm{2 if images else 1}d", repr(round(1 - known["decay"], 12))
         made = call(name, str(channels), eps=repr(known["eps"]), momentum=momentum)
         return _layer(writer, op, made.text, {**OWN_OF_NORMS, **OWN_STATISTICS}, taken)
@@ -302,6 +313,7 @@ def _dropout(writer: Writer, op: Op) -> Code:
     x = op.inputs[0]
     first = x in writer.channels_first
     shape = op.attributes["noise_shape"]
+    # A noise shape names axes in the script's order, channels last.
     if shape and first and len(shape) == len(x.shape):
         shape = (shape[0], shape[-1], *shape[1:-1])
     if first:
@@ -335,6 +347,7 @@ def _pool(writer: Writer, op: Op) -> Code:
             return _plainly_pooled(writer, op, name, (code, kernel, strides))
         stride = None if strides == kernel else short(strides)
         return call(f"like_tf.{name}", code, short(kernel), stride=stride, padding='"SAME"')
+    # A pooling of torch moves by its window where nothing else is said.
     arguments = [short(kernel)] + ([] if strides == kernel else [short(strides)])
     return call(f"F.{name}2d", code, *arguments)
 
@@ -357,6 +370,7 @@ def _plainly_pooled(writer: Writer, op: Op, name: str, window: tuple[Code, tuple
 
 def _padding(size: int, kernel: int, stride: int) -> int:
     """How many elements TensorFlow's SAME adds on an axis."""
+    # ceil(size / stride) windows, the last of which may reach over the end.
     return max((-(-size // stride) - 1) * stride + kernel - size, 0)
 
 

@@ -30,6 +30,7 @@ from parity.port.tower.simplify import number_of
 @states(LOOP)
 def _loop(writer: Writer, op: Op) -> None:
     body: Body = op.attributes[BODY]
+    # What was drawn in front of the loop has to be drawn before its iterations draw.
     writer.assign_draws()
     writer.assign(op.inputs)
     lists = [state for state in body.states if is_list(state)]
@@ -42,6 +43,7 @@ def _loop(writer: Writer, op: Op) -> None:
         _begin_list(writer, body, state, named[state.slot])
     _begin(writer, op, others, named)
     stops = ", ".join(dict.fromkeys(_whole(writer, each) for each in body.stops))
+    # The body is written as statements of its own, and set in behind the head.
     outer, writer.statements = writer.statements, []
     if body.counter is not None:
         writer.call_it(body.counter.output(), counter := writer.new_name("t"))
@@ -71,7 +73,9 @@ def _wished(writer: Writer, state: State) -> str:
 
 
 def _range(body: Body, stops: str) -> str:
+    # maximum_iterations and the length of the sequence: the loop ends at the smaller one.
     stop = f"min({stops})" if ", " in stops else stops
+    # Counted by Python: a counter of the loop that nothing else takes is no tensor.
     if body.step != 1:
         return f"{body.first}, {stop}, {body.step}"
     return stop if body.first == 0 else f"{body.first}, {stop}"
@@ -95,6 +99,7 @@ def _begin_list(writer: Writer, body: Body, state: State, name: str) -> None:
 def _begin(writer: Writer, loop: Op, others: list[State], named: dict[int, str]) -> None:
     starts: dict[str, list[str]] = {}
     for state in others:
+        # States that begin alike share a line: h = c = x.new_zeros(...).
         starts.setdefault(_start(writer, loop, state), []).append(named[state.slot])
         writer.wishes[state.following] = named[state.slot]
         writer.call_it(state.op.output(), named[state.slot])
@@ -111,6 +116,7 @@ def _start(writer: Writer, loop: Op, state: State) -> str:
         return f"torch.tensor({writer.code(start).text}, {dtype}device={like}.device)"
     if number_of(start) != 0 or not start.shape or not start.dtype.startswith("float"):
         return writer.code(start).text
+    # The batch's length is read off something that has it, so that the port takes batches of any size.
     rest = ", ".join(map(str, start.shape[1:]))
     for each in loop.inputs:
         if each in writer.names and each.shape[:1] == start.shape[:1] and each.dtype.startswith("float"):
@@ -126,6 +132,7 @@ def _tested(writer: Writer, body: Body) -> str:
     condition = writer.code(body.condition) if body.condition else Code("True")
     if not writer.statements:
         return f"while {condition.text}:"
+    # A condition that takes statements has no place in the head of a while.
     writer.statements += [f"if not {condition.within(ATOM)}:", f"{INDENT}break"]
     return "while True:"
 
@@ -134,6 +141,7 @@ def _end(writer: Writer, others: list[State], named: dict[int, str]) -> None:
     """What an iteration leaves gets the names of the state, all at once where it has others."""
     writer.assign(each.following for each in others)
     left = [(named[each.slot], writer.code(each.following).text) for each in others]
+    # All at once: h, c = f(h, c), g(h, c) must not see the new h.
     changed = [(name, text) for name, text in left if name != text]
     if changed:
         writer.statements.append(f"{', '.join(each for each, _ in changed)} = {', '.join(each for _, each in changed)}")

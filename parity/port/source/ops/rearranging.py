@@ -61,6 +61,7 @@ def _space_to_batch(writer: Writer, op: Op) -> Code | None:
     if block is None or pads is None:
         return None
     taken, count, rest = op.inputs[0].shape, len(block), op.inputs[0].shape[len(block) + 1 :]
+    # TensorFlow pads axis by axis from the first, F.pad from the last.
     widths = [pads[2 * axis : 2 * axis + 2] for axis in range(count)]
     flat = [0] * 2 * len(rest) + [width for pair in reversed(widths) for width in pair]
     code = writer.code(op.inputs[0])
@@ -68,6 +69,7 @@ def _space_to_batch(writer: Writer, op: Op) -> Code | None:
     sizes = [(length + sum(pair)) // each for length, pair, each in zip(taken[1:], widths, block, strict=False)]
     before = [taken[0], *(each for pair in zip(sizes, block, strict=True) for each in pair), *rest]
     within, across = range(2, 2 * count + 1, 2), range(1, 2 * count + 1, 2)
+    # The place inside a block goes in front of the examples, row before column: batch' = (row, column, example).
     order = [*within, 0, *across, *range(2 * count + 1, 2 * count + 1 + len(rest))]
     return _moved(code, before, order, op.output().shape)
 
@@ -112,6 +114,7 @@ def _rolled(writer: Writer, op: Op) -> Code | None:
 def _broadcast(writer: Writer, op: Op) -> Code:
     before, after = op.inputs[0].shape, op.output().shape
     kept = (None,) * (len(after) - len(before)) + before
+    # -1 keeps a length, so that a batch may have another one.
     lengths = [-1 if own == wanted else wanted for own, wanted in zip(kept, after, strict=True)]
     return method(writer.code(op.inputs[0]), "expand", *map(str, lengths))
 
@@ -138,6 +141,7 @@ def _scattered(writer: Writer, op: Op) -> Code:
     values = writer.named(op.inputs[1])
     empty = method(values, "new_zeros", str(op.output().shape))
     index = method(method(writer.code(op.inputs[0]), "long"), "unbind", "-1")
+    # Places that come twice are added up, as tf.scatter_nd does.
     return method(empty, "index_put", index, values, accumulate=True)
 
 
@@ -156,6 +160,7 @@ def _band(writer: Writer, op: Op) -> Code | None:
     if lower is None or upper is None:
         return None
     code = writer.code(op.inputs[0])
+    # A negative number keeps the whole triangle.
     if lower[0] >= 0:
         code = method(code, "triu", str(-lower[0]))
     return method(code, "tril", str(upper[0])) if upper[0] >= 0 else code
