@@ -11,9 +11,8 @@ from parity.trace.arrays import Array
 
 CONST, VARIABLE, FEED = "Const", "Variable", "Feed"
 SETTING = "Setting"  # a number that a script keeps in a variable, the same in every recorded step
-# A while loop takes what its state is at first, what it is after an iteration, and whether there is another one. What
-# an
-# iteration begins with is an op of its own, so that a tower with loops has no circles.
+# A while loop takes what its state is at first, what it is after an iteration, and whether there is another one.
+# What an iteration begins with is an op of its own, so that a tower with loops has no circles.
 LOOP, LOOP_STATE = "Loop", "LoopState"
 LOOP_NUMBER, LOOP_SLOT, LOOP_MEMBERS = "number", "slot", "members"  # attributes of both, of a state, of a loop
 COMPARISONS = ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual")
