@@ -8,7 +8,7 @@ import pytest
 
 from parity.experiment import Sides, open_sides
 
-pytest_plugins = [f"support.{name}" for name in ("tiers", "grouping", "scheduler", "watchdog", "requirements")]
+pytest_plugins = [f"support.{name}" for name in ("tiers", "grouping", "scheduler", "draws", "watchdog", "requirements")]
 os.environ.setdefault("PARITY_DEBUG", "1")  # a search for causes that fails is a failure here
 
 

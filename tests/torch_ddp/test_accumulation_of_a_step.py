@@ -7,8 +7,8 @@ from torch import nn
 
 from torch_ddp import Rank, Stepper, TorchDdpError, Update, like_tf, process_group
 
-RANDOM = np.random.RandomState(0)
-BATCH = {"x": RANDOM.randn(12, 3), "y": RANDOM.randn(12, 2)}
+RANDOM = np.random.default_rng(0)
+BATCH = {"x": RANDOM.normal(size=(12, 3)), "y": RANDOM.normal(size=(12, 2))}
 
 
 def squared_error(model, x, y):

@@ -13,11 +13,6 @@ POSITIVE = np.maximum(2 * RANDOM.standard_normal((40, 10)), 0.0)
 ADAM = {"name": "adam", "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "learning_rate": 1e-3}
 
 
-@pytest.fixture(autouse=True)
-def same_numbers_in_any_order_of_tests():
-    RANDOM.bit_generator.state = np.random.default_rng(0).bit_generator.state
-
-
 @pytest.fixture
 def causes_of(tmp_path):
     """Returns name and title of the causes of a first difference, see `causes_between`."""

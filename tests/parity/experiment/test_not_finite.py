@@ -17,7 +17,7 @@ from parity.judge.levels.function import Lockstep, judge_lockstep
 from parity.mapping import Mapping, Pair, parse_transform
 from parity.trace import Trace, TraceWriter, parse_key
 
-DRAW = np.random.RandomState(0)
+RANDOM = np.random.default_rng(0)
 KINDS = {"w": "weight", "b": "weight"}
 SHAPES = {"w": (4, 3), "b": (3,)}
 ADAM = {"optimizer": {"name": "adam", "learning_rate": 1e-3, "epsilon": 1e-8}}
@@ -27,12 +27,12 @@ def adam_step():
     """Returns the state before a step of Adam, and the step."""
     before, step = {"state/learning_rate": np.array(1e-3), "state/beta2_power": np.array(0.9)}, {}
     for tower in "01":
-        step[f"loss/{tower}"] = np.array(DRAW.rand())
+        step[f"loss/{tower}"] = np.array(RANDOM.random())
     for name, shape in SHAPES.items():
-        gradients = [DRAW.randn(*shape) for _ in "01"]
+        gradients = [RANDOM.normal(size=shape) for _ in "01"]
         step.update({f"tower_grad/{tower}/{name}": value for tower, value in enumerate(gradients)})
         grad = step[f"grad/{name}"] = (gradients[0] + gradients[1]) / 2
-        weight, m, v = DRAW.randn(*shape), DRAW.randn(*shape), DRAW.rand(*shape)
+        weight, m, v = RANDOM.normal(size=shape), RANDOM.normal(size=shape), RANDOM.random(shape)
         before.update({f"var/{name}": weight, f"slot/m/{name}": m, f"slot/v/{name}": v})
         step[f"slot/m/{name}"] = 0.9 * m + 0.1 * grad
         step[f"slot/v/{name}"] = 0.999 * v + 0.001 * grad**2
@@ -84,8 +84,8 @@ def test_no_hypothesis_stumbles_over_what_else_is_not_finite(tmp_path, key):
 @pytest.mark.parametrize("key", ["act/0/pooled", "stat/mean", "loss/0"])
 def test_no_value_that_is_not_finite_ends_a_search(tmp_path, key, value):
     before, step = adam_step()
-    acts = {"act/0/pooled": np.abs(DRAW.randn(2, 6, 6, 3)) + 0.1, "act/0/logits": DRAW.randn(9, 4)}
-    step = {**step, **acts, "stat/mean": DRAW.rand(4), "stat/variance": DRAW.rand(4)}
+    acts = {"act/0/pooled": np.abs(RANDOM.normal(size=(2, 6, 6, 3))) + 0.1, "act/0/logits": RANDOM.normal(size=(9, 4))}
+    step = {**step, **acts, "stat/mean": RANDOM.random(4), "stat/variance": RANDOM.random(4)}
     before = {**before, "stat/mean": np.zeros(4), "stat/variance": np.ones(4)}
     kinds = {**KINDS, "mean": "statistic", "variance": "statistic"}
     shapes = {**SHAPES, "mean": (4,), "variance": (4,)}
@@ -101,7 +101,7 @@ def test_no_value_that_is_not_finite_ends_a_search(tmp_path, key, value):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e308])
 def test_no_line_is_laid_through_what_is_not_finite(value):
-    one = DRAW.rand(8, 2) + 0.1
+    one = RANDOM.random((8, 2)) + 0.1
     other = 2 * one
     other[0, 0] = value
     with np.errstate(all="ignore"):
