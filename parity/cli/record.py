@@ -1,8 +1,9 @@
-"""Run an unmodified legacy TensorFlow script under instrumentation and leave a trace."""
+"""Run an unmodified TensorFlow script or PyTorch training program under instrumentation and leave a trace."""
 
 import argparse
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
     parser.usage = (
         "parity record [--steps N] [--skip N] [--gpus N] [--out DIR] [--no-shadow] [--tf-python PATH] "
-        "(-- SCRIPT ARGS… | -m MODULE ARGS…)"
+        "(-- SCRIPT ARGS… | -m MODULE ARGS… | -- torchrun|python|accelerate ARGS…)"
     )
     parser.add_argument("--steps", type=int, metavar="N", help="end after N recorded training steps, with exit code 0")
     parser.add_argument("--skip", type=int, metavar="N", default=0, help="let N training steps go by first")
@@ -51,6 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.cli.errors import CommandError
     from parity.cli.framework_log import FrameworkLog
 
+    program = _program(arguments)
+    if program:
+        return _record_program(arguments, program)
     try:
         command = _command(arguments)
     except CommandError as error:
@@ -76,6 +80,32 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"record: {messages.lines} lines of TensorFlow's own messages are in {log}", file=sys.stderr)
     # A script that a signal ended returns minus its number: 128 + number is what a shell would say.
     return 128 - code if code < 0 else code
+
+
+def _program(arguments: argparse.Namespace) -> list[str]:
+    """Returns the command of a PyTorch program, [] where a script of TensorFlow is named: its first word is the script."""
+    words = arguments.script[1:] if arguments.script[:1] == ["--"] else list(arguments.script)
+    if arguments.module or not words or words[0].endswith(".py"):
+        return []
+    return words if shutil.which(words[0]) else []
+
+
+def _record_program(arguments: argparse.Namespace, command: list[str]) -> int:
+    from parity.cli.errors import CommandError
+    from parity.record.record import record_program
+
+    if arguments.skip < 0 or (arguments.steps is not None and arguments.steps < 1):
+        raise CommandError(
+            f"record: expected --steps from 1 and --skip from 0, got {arguments.steps} and {arguments.skip}."
+        )
+    return record_program(command, arguments.out or _stem_of_program(command), arguments.steps, arguments.skip)
+
+
+def _stem_of_program(command: list[str]) -> str:
+    """Returns the folder of a program's trace: by its script, its module, or its first word."""
+    scripts = [word for word in command[1:] if word.endswith(".py")]
+    named = scripts or [command[place + 1] for place, word in enumerate(command[:-1]) if word == "-m"] or command
+    return f"{os.path.splitext(os.path.basename(named[0]))[0]}.trace"
 
 
 def _out(arguments: argparse.Namespace) -> str:

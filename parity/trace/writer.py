@@ -83,6 +83,11 @@ class TraceWriter(object):
         self._meta["facts"].update(facts)
         self._save(complete=True)
 
+    def add_facts(self, **facts: Any) -> None:
+        """Adds `facts` to a trace that stays incomplete: what is known of a run that did not end well."""
+        self._meta["facts"].update(facts)
+        self._save(complete=False)
+
     def _save(self, complete: bool) -> None:
         meta = dict(self._meta, steps=len(self._steps), step_numbers=self._steps, complete=complete)
         write_json(os.path.join(self.directory, TRACE_FILE), meta)

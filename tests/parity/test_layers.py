@@ -12,12 +12,16 @@ from parity.trace import QUANTITIES
 
 ROOT = Path(__file__).parents[2]
 LAYERS = {
-    "parity": "trace worker mapping case judge locate diagnose experiment report port testing teach pytest_plugin cli",
+    "parity": "trace worker record mapping case judge locate diagnose experiment report port testing teach "
+    "pytest_plugin cli",
     "tf_towers": "errors tf_types float64 graph facts session step checkpoint record shadow recording worker",
     "torch_ddp": "errors shard weights rank_failures rendezvous process_group gather like_tf amp fp16_utils parallel "
-    "reduction step facts recording checkpoint train mutations worker",
+    "reduction step facts recording record checkpoint train mutations worker",
 }
-SHARED = ("parity.trace", "parity.worker.protocol", "parity.worker.user_code", "parity.worker.bootstrap")
+SHARED = (
+    "parity.trace",
+    *(f"parity.worker.{name}" for name in ("protocol", "user_code", "bootstrap", "program_request")),
+)
 MOST_FILES = 20  # in a folder
 
 

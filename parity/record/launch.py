@@ -1,0 +1,119 @@
+"""Starts a training program with an environment in which it is observed, and ends every process of it."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from parity.worker.bootstrap import OurPackages
+from parity.worker.program_request import REQUEST_VARIABLE, ProgramRequest, write_request
+
+INJECT = os.path.join(OurPackages.root, "torch_ddp", "record", "inject")
+PROGRAM_ENDS_SECONDS = 10.0  # in which a program may end by itself once it is told to
+OUTLIVES_SECONDS = 5.0  # in which processes that outlive the command may end by themselves
+# Holds on until the process at the other end of its stdin is gone, killed it may be, and then ends the program.
+REAPER = """
+import os, signal, sys
+if sys.stdin.read() == "":
+    name, value = sys.argv[1].encode(), sys.argv[2].encode()
+    for pid in [int(each) for each in os.listdir("/proc") if each.isdigit() and int(each) != os.getpid()]:
+        try:
+            with open("/proc/%d/environ" % pid, "rb") as file:
+                if name + b"=" + value in file.read().split(b"\\0"):
+                    os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+"""
+
+
+class Program:
+    """A training program that runs under observation; closing ends every process of it.
+
+    Args:
+      command: as it would be typed.
+      request: what is asked of it.
+      folder: made if missing; holds the request.
+      environment: of the command, by default this process's.
+      streams: `stdin`, `stdout`, `stderr` of the command, as `subprocess.Popen` takes them.
+
+    Attributes:
+      request: as given.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        request: ProgramRequest,
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+        **streams: Any,
+    ) -> None:
+        self.request = request
+        folder.mkdir(parents=True, exist_ok=True)
+        os.makedirs(request.ranks, exist_ok=True)
+        self._file = str((folder / "request.json").resolve())
+        write_request(self._file, request)
+        own = dict(os.environ if environment is None else environment)
+        own[REQUEST_VARIABLE] = self._file
+        own["PYTHONPATH"] = os.pathsep.join([INJECT, *filter(None, [own.get("PYTHONPATH", "")])])
+        words = [sys.executable, "-S", "-c", REAPER, REQUEST_VARIABLE, self._file]
+        # In a session of its own: what ends this process's group must not end it first.
+        self._reaper = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
+        try:
+            self._process = subprocess.Popen(list(command), env=own, **streams)
+        except BaseException:
+            self._let_reaper_go()
+            raise
+
+    def poll(self) -> int | None:
+        """Returns the command's exit code, as a shell would say it, or None while it runs."""
+        code = self._process.poll()
+        return code if code is None or code >= 0 else 128 - code
+
+    def processes(self) -> list[int]:
+        """Returns the ids of the program's processes that are alive, by their environment."""
+        mark = f"{REQUEST_VARIABLE}={self._file}".encode()
+        return [pid for pid in _all_processes() if mark in _environment_of(pid)]
+
+    def close(self) -> None:
+        """Ends what is still alive: politely first, and then for good."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(PROGRAM_ENDS_SECONDS)
+        end = time.monotonic() + OUTLIVES_SECONDS
+        while self.processes() and time.monotonic() < end:
+            time.sleep(0.05)
+        while left := self.processes():
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+            self._process.poll()
+        self._process.wait()
+        self._let_reaper_go()
+
+    def _let_reaper_go(self) -> None:
+        assert self._reaper.stdin is not None  # for it is a pipe
+        self._reaper.stdin.write(b"ended")
+        self._reaper.stdin.close()
+        self._reaper.wait()
+
+
+def _all_processes() -> Iterator[int]:
+    # None where there is no /proc: launchers end their ranks by themselves.
+    with contextlib.suppress(FileNotFoundError):
+        yield from (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _environment_of(pid: int) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []

@@ -1,0 +1,76 @@
+"""Records a training program of PyTorch: runs its command, follows its ranks, leaves one trace."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from parity.record.launch import Program
+from parity.record.merge import merge, read_ranks
+from parity.record.report import Report
+from parity.worker.program_request import ProgramRequest
+
+NOT_RECORDED = 2  # the exit code of a program that ended well and of which nothing was recorded, or not all
+FOLLOW_SECONDS = 0.1
+ENOUGH_SECONDS = 30.0  # for the program to end once all ranks have recorded what was wanted
+
+
+def record_program(
+    command: Sequence[str], out: str, steps: int | None = None, skip: int = 0, silence: float = 1800.0
+) -> int:
+    """Runs a program and leaves a trace of its training steps.
+
+    Args:
+      command: as it would be typed; its output is its own.
+      out: folder of the trace.
+      steps: number of training steps to record, or None for all.
+      skip: number of training steps that go by first.
+      silence: seconds without a recorded step, once there is one, after which the program counts as hanging.
+
+    Returns:
+      The command's exit code; 0 once `steps` are recorded; 2 where it ended well and nothing was recorded, or not all, or
+      where it hung.
+    """
+    report = Report(steps)
+    # Beside the trace, for it may not fit elsewhere: it is what the trace is made of.
+    parent = os.path.dirname(os.path.abspath(out))
+    os.makedirs(parent, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{os.path.basename(out)}-", dir=parent))
+    try:
+        request = ProgramRequest(str(folder / "ranks"), steps=steps, skip=skip)
+        with contextlib.closing(Program(command, request, folder)) as program:
+            code = _follow(program, report, silence)
+        ranks = read_ranks(request.ranks)
+        whole = ranks.complete and (code == 0 or ranks.enough)
+        if not ranks.steps():
+            report.nothing(ranks, code)
+            return code or NOT_RECORDED
+        trace = merge(ranks, out, whole)
+        report.end(trace, whole, ranks, code)
+        if ranks.enough:
+            return 0
+        return code or (0 if whole else NOT_RECORDED)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _follow(program: Program, report: Report, silence: float) -> int:
+    """Waits until the command ends, hangs, or has recorded enough; returns its exit code."""
+    done, since = -1, time.monotonic()
+    while (code := program.poll()) is None:
+        time.sleep(FOLLOW_SECONDS)
+        ranks = read_ranks(program.request.ranks)
+        steps = len(ranks.steps())
+        if steps != done:
+            done, since = steps, time.monotonic()
+            report.progress(ranks)
+        waited = time.monotonic() - since
+        if ranks.enough and waited > ENOUGH_SECONDS:
+            return 0
+        if done > 0 and waited > silence:
+            report.hangs(ranks, waited)
+            return NOT_RECORDED
+    return code

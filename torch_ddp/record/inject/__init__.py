@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH: `sitecustomize` alone is imported from it, by Python itself."""

@@ -1,0 +1,168 @@
+"""Finds what an optimizer trains: the modules that hold its parameters, their wrappers, and the names of all of them."""
+
+import gc
+import sys
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from torch_ddp.weights import named_statistics
+
+WRAPPED = ("module", "_orig_mod")  # of DistributedDataParallel and DataParallel, and of torch.compile
+
+
+class Section:
+    """One optimizer of a program, and the modules whose parameters it holds.
+
+    Args:
+      optimizer: as the program made it.
+      order: its number among the program's optimizers.
+
+    Attributes:
+      optimizer: as given.
+      name: by which its quantities go where several optimizers train: the program's variable, or "optimizer<order>".
+      models: dict of prefix to bare module, outermost first; one module has the prefix "".
+      updates: number of steps that it made.
+    """
+
+    def __init__(self, optimizer: Optimizer, order: int) -> None:
+        self.optimizer = optimizer
+        self.order = order
+        self.name = f"optimizer{order}"
+        self.named = False
+        self.models: dict[str, nn.Module] = {}
+        self.updates = 0
+
+    def parameters(self) -> list[Tensor]:
+        """Returns the parameters in all groups."""
+        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+
+    def named_parameters(self) -> dict[str, Tensor]:
+        """Returns dict of name to parameter of all models, those that this optimizer does not hold among them."""
+        return {
+            prefix + name: value for prefix, model in self.models.items() for name, value in model.named_parameters()
+        }
+
+    def trained(self) -> dict[str, Tensor]:
+        """Returns dict of name to those parameters that the optimizer holds."""
+        held = {id(parameter) for parameter in self.parameters()}
+        return {name: value for name, value in self.named_parameters().items() if id(value) in held}
+
+    def named_statistics(self) -> dict[str, Tensor]:
+        """Returns dict of name to floating-point buffer of all models."""
+        return {
+            prefix + name: value
+            for prefix, model in self.models.items()
+            for name, value in named_statistics(model).items()
+        }
+
+    def find_models(self, frame: FrameType | None = None) -> None:
+        """Finds the modules that hold its parameters, among all that there are; `frame` is the program's."""
+        held = {id(parameter) for parameter in self.parameters()}
+        found = [module for module in root_modules() if any(id(each) in held for each in module.parameters())]
+        # Copies that share weights, and modules that are part of another: the one with the most comes first.
+        found.sort(key=lambda module: -sum(id(each) in held for each in module.parameters()))
+        covered: set[int] = set()
+        roots = []
+        for module in found:
+            own = {id(each) for each in module.parameters()} & held
+            if own - covered:
+                roots.append(module)
+                covered |= own
+        if [id(each) for each in roots] == [id(each) for each in self.models.values()]:
+            return
+        if len(roots) == 1:
+            self.models = {"": roots[0]}
+            return
+        names = [name_of(module, frame) or f"model{number}" for number, module in enumerate(roots)]
+        self.models = {f"{name}.": module for name, module in zip(names, roots, strict=True)}
+
+    def find_name(self, frame: FrameType | None) -> None:
+        """Finds by which variable the program knows the optimizer."""
+        if not self.named:
+            self.name = name_of(self.optimizer, frame) or self.name
+            self.named = True
+
+
+def all_modules() -> list[nn.Module]:
+    """Returns every module of the process that is alive."""
+    # By type, not by isinstance: that asks objects for their __class__, and lazy ones then import what they stand for.
+    return [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
+
+
+def bare(module: nn.Module) -> nn.Module:
+    """Returns what is inside of all wrappers."""
+    while True:
+        inner = next((module._modules[name] for name in WRAPPED if is_wrapper(module, name)), None)
+        if inner is None:
+            return module
+        module = inner
+
+
+def is_wrapper(module: nn.Module, name: str) -> bool:
+    """Whether a module does nothing but call the child of that name: a wrapper of torch's, or a library's of its kind."""
+    children = getattr(module, "_modules", {})
+    return list(children) == [name] and children[name] is not None and not module._parameters
+
+
+def root_modules() -> list[nn.Module]:
+    """Returns the modules that are part of no other module, without their wrappers, each once."""
+    modules = all_modules()
+    children = {id(child) for module in modules for child in getattr(module, "_modules", {}).values()}
+    roots = {id(inner): inner for module in modules if id(module) not in children for inner in [bare(module)]}
+    return list(roots.values())
+
+
+def wrappers_of(model: nn.Module) -> list[nn.Module]:
+    """Returns the wrappers around a bare module, outermost first."""
+    around = [module for module in all_modules() if module is not model and bare(module) is model]
+    return sorted(around, key=lambda module: -_depth(module, model))
+
+
+def _depth(module: nn.Module, model: nn.Module) -> int:
+    depth = 0
+    while module is not model:
+        module = next(child for name in WRAPPED if (child := module._modules.get(name)) is not None)
+        depth += 1
+    return depth
+
+
+def name_of(thing: object, frame: FrameType | None) -> str:
+    """Returns the variable or attribute by which a program's frames, innermost first, know an object; "" where none does."""
+    for each in frames_from(frame):
+        for name, value in [*each.f_locals.items(), *each.f_globals.items()]:
+            if _is(value, thing) and not name.startswith("__"):
+                return str(name)
+        own = each.f_locals.get("self")
+        for name, value in vars(own).items() if hasattr(own, "__dict__") else ():
+            if _is(value, thing):
+                return str(name).lstrip("_")
+    return ""
+
+
+def _is(value: Any, thing: object) -> bool:
+    if value is thing:
+        return True
+    return issubclass(type(value), nn.Module) and isinstance(thing, nn.Module) and bare(value) is thing
+
+
+def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yields a frame and those that called it, those of torch and of our own left out."""
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if not module.startswith(("torch.", "torch_ddp.", "importlib")):
+            yield frame
+        frame = frame.f_back
+
+
+def calling_frame() -> FrameType:
+    """Returns the frame that calls this."""
+    return sys._getframe(1)
+
+
+def names_by_id(named: Iterable[tuple[str, Tensor]]) -> dict[int, str]:
+    """Returns dict of a tensor's id to its name."""
+    return {id(value): name for name, value in named}

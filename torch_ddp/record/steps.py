@@ -1,0 +1,148 @@
+"""What a rank did in one training step, while it is made."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from parity.trace import GLOBAL_STEP, LEARNING_RATE, section_prefix, trace_name
+from torch_ddp.record.sections import Section
+from torch_ddp.step.optimizer import COUNTERS, named_counters
+from torch_ddp.step.trace_names import array, named_gradients
+
+Arrays = dict[str, np.ndarray]
+
+
+class Pass:
+    """One backward pass, and the forward passes before it.
+
+    Attributes:
+      inputs: dict of name to array, of its batch or of what the model was called with.
+      loss: array [], without loss scale; None until backward is called.
+      gradients: dict of a parameter's id to its gradient of this pass alone, before any rank heard of it.
+      scale: what the loss was multiplied by before it was differentiated.
+    """
+
+    def __init__(self) -> None:
+        self.inputs: Arrays = {}
+        self.loss: np.ndarray | None = None
+        self.gradients: dict[int, Tensor] = {}
+        self.scale = 1.0
+
+
+class Update(NamedTuple):
+    """One optimizer's part of a training step.
+
+    Fields:
+      section: of the optimizer.
+      combined: dict of name to gradient before clipping.
+      given: dict of name to gradient that its step began with.
+      counters: dict of trace name without section to array.
+    """
+
+    section: Section
+    combined: Mapping[str, Tensor]
+    given: Mapping[str, Tensor]
+    counters: Arrays
+
+
+class Step:
+    """One training step.
+
+    Args:
+      number: from 0, of the program's steps.
+
+    Attributes:
+      passes: list of `Pass`; of the last one the backward pass may not have been called yet.
+      clipped: dict of a parameter's id to its gradient before the first clipping call, empty where there was none.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.passes: list[Pass] = []
+        self.clipped: dict[int, Tensor] = {}
+        self.tensors: Arrays = {}
+
+    def current(self) -> Pass:
+        """Returns the pass whose backward pass is to come."""
+        if not self.passes or self.passes[-1].loss is not None:
+            self.passes.append(Pass())
+        return self.passes[-1]
+
+    def before_update(self, section: Section, scale: float = 1.0) -> Update:
+        """Returns what an optimizer's step begins with."""
+        given = {name: copy_of(value.grad) for name, value in section.trained().items() if value.grad is not None}
+        names = {id(value): name for name, value in section.trained().items()}
+        before = {names[key]: value for key, value in self.clipped.items() if key in names}
+        return Update(section, {**given, **before} if before else given, given, counters_of(section))
+
+    def add(self, update: Update, rank: int) -> None:
+        """Adds an optimizer's update to what is recorded of the step."""
+        section = update.section
+        prefix = section_prefix(section.name)
+        names = {id(value): name for name, value in section.trained().items()}
+        ended = [each for each in self.passes if each.loss is not None]
+        for number, each in enumerate(ended):
+            tower = str(rank) if len(ended) == 1 else f"{rank}.{number}"
+            own = {names[key]: value / each.scale for key, value in each.gradients.items() if key in names}
+            found: Arrays = {trace_name("feed", name, tower=tower): value for name, value in each.inputs.items()}
+            found[trace_name("loss", tower=tower)] = np.asarray(each.loss)
+            found.update(named_gradients("tower_grad", own, tower))
+            self.tensors.update((prefix + name, value) for name, value in found.items())
+        combined = named_gradients("grad", update.combined)
+        if update.combined is not update.given:
+            given = named_gradients("clip", update.given)
+            combined.update(given)
+        self.tensors.update((prefix + name, value) for name, value in {**combined, **update.counters}.items())
+
+
+def counters_of(section: Section) -> Arrays:
+    """Returns the counters that an optimizer's step begins with, by trace name."""
+    counters = {GLOBAL_STEP: np.array(made(section), np.int64)}
+    for name, value in named_counters(section.optimizer).items():
+        counters[LEARNING_RATE if name not in COUNTERS else trace_name("state", name)] = np.array(
+            value, np.float32 if name in COUNTERS else np.float64
+        )
+    return counters
+
+
+def made(section: Section) -> int:
+    """Returns how many steps an optimizer has made; one that counts itself knows of those before a checkpoint too."""
+    for state in section.optimizer.state.values():
+        count = state.get("step") if isinstance(state, dict) else None
+        if isinstance(count, Tensor | int):
+            return int(count)
+    return section.updates
+
+
+def state_of(sections: list[Section], optimizers: list[Section]) -> Arrays:
+    """Returns weights and statistics of all models, and the slots of some optimizers as far as they are there."""
+    state: Arrays = {}
+    for section in sections:
+        state.update((trace_name("stat", name), array(value)) for name, value in section.named_statistics().items())
+        state.update((trace_name("var", name), array(value)) for name, value in section.named_parameters().items())
+    for section in optimizers:
+        for name, value in section.trained().items():
+            for slot, held in slots_of(section.optimizer, value).items():
+                state[trace_name("slot", name, slot=slot, section=section.name)] = array(held)
+    return state
+
+
+def slots_of(optimizer: Optimizer, parameter: Tensor) -> dict[str, Tensor]:
+    """Returns dict of name to the tensors of a parameter's shape that an optimizer keeps beside it."""
+    state: Mapping[str, Any] = optimizer.state.get(parameter, {})
+    # "step" is a count, which only for a parameter of shape [] has its shape.
+    return {
+        slot: value
+        for slot, value in state.items()
+        if isinstance(value, Tensor) and value.shape == parameter.shape and slot != "step"
+    }
+
+
+def copy_of(gradient: Tensor) -> Tensor:
+    """Returns a copy that nothing changes."""
+    with torch.no_grad():
+        return gradient.detach().clone()
