@@ -65,6 +65,13 @@ ROWS: tuple[CauseInfo, ...] = (
                 "{layer} takes what goes in flattened as {there} in place of {here} in the candidate",
                 "flatten in the graph's order, or say it in the mapping's transform",
             ),
+            "torch": Wording(
+                "{layer} takes what goes in flattened as {there} in place of {here} in the candidate",
+                (
+                    'map its kernel with transform = "flatten_hwc({h}, {w}, {c})", or flatten in the graph\'s order '
+                    "(torch_ddp.like_tf.flatten)"
+                ),
+            ),
         },
         proof=Proof.RECOMPUTED | Proof.RERUN,
     ),

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import permutations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,15 +49,23 @@ def other_product(product: Product) -> Cause | None:
     bias = (wanted - own @ product.matrix).mean(axis=0)  # (out,)
     if not same_values(wanted, own @ product.matrix + bias):
         return None
-    for name, order, made in _ways(product, own):
-        if reproduces(made + bias, wanted, got):
+    for way in _ways(product, own):
+        if reproduces(way.made + bias, wanted, got):
             text = "computed so from what goes in, which is the same on both sides, it gives the candidate's output"
-            there, here = order
-            return build_cause(name, "product", evidence=text, layer=product.name, there=there, here=here)
+            return build_cause(way.name, way.variant, evidence=text, layer=product.name, **way.words)
     return None
 
 
-def _ways(product: Product, own: Array) -> Iterator[tuple[str, tuple[str, str], Array]]:
+class _Way(NamedTuple):
+    """A product taken otherwise: the cause's name and wording, what its text says, and what comes out without a bias."""
+
+    name: str
+    variant: str
+    words: dict[str, Any]
+    made: Array
+
+
+def _ways(product: Product, own: Array) -> Iterator[_Way]:
     given, matrix = product.given, product.matrix
     names = INNER_AXES.get(given.ndim, ())
     # Only where an example as a whole is flattened to the d of the matrix.
@@ -65,11 +73,15 @@ def _ways(product: Product, own: Array) -> Iterator[tuple[str, tuple[str, str], 
         for order in list(permutations(range(len(names))))[1:]:  # without the order as it is
             flat = given.transpose(0, *(1 + axis for axis in order)).reshape(own.shape)
             there, here = (", ".join(each) for each in ([names[axis] for axis in order], names))
-            yield "flatten_order", (there, here), flat @ matrix
-    yield "reversed_input", ("", ""), own[:, ::-1] @ matrix
+            words: dict[str, Any] = {"there": there, "here": here}
+            # torch's flatten of an image: the one other order that a transform of the mapping names.
+            torchs = len(names) == 3 and order == (2, 0, 1)
+            words.update(zip("hwc", given.shape[1:], strict=True) if torchs else ())
+            yield _Way("flatten_order", "torch" if torchs else "product", words, flat @ matrix)
+    yield _Way("reversed_input", "product", {}, own[:, ::-1] @ matrix)
     if matrix.shape[0] == matrix.shape[1]:
         # A square kernel that was carried over untransposed fits, and nothing else tells.
-        yield "transposed_kernel", ("", ""), own @ matrix.T
+        yield _Way("transposed_kernel", "product", {}, own @ matrix.T)
 
 
 # What goes into an op holds the right numbers in other places: other rows of a table, channels in another order.

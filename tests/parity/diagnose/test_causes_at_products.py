@@ -19,6 +19,13 @@ def test_another_order_of_a_flatten_is_named(bias):
     cause = other_product(Product("logits", IMAGES, MATRIX, flat((1, 2, 3)) + bias, flat((3, 1, 2)) + bias))
     assert cause.name == "flatten_order"
     assert "flattened as channels, rows, columns in place of rows, columns, channels" in cause.title
+    assert 'transform = "flatten_hwc(2, 4, 5)"' in cause.fix
+
+
+def test_an_order_of_a_flatten_that_no_transform_has_is_named_without_one():
+    cause = other_product(Product("logits", IMAGES, MATRIX, flat((1, 2, 3)), flat((2, 1, 3))))
+    assert "flattened as columns, rows, channels in place of" in cause.title
+    assert "flatten_hwc" not in cause.fix
 
 
 def test_a_matrix_that_is_transposed_is_named():

@@ -91,7 +91,7 @@ def test_what_is_known_of_torchs_epsilon_is_said_as_torch_has_it(tmp_path):
     found = said(tmp_path / "b", "var/kernel", adam, of_torch=True)
     evidence = (
         f"{candidate.format('5.47449e-06')}{end}: the candidate adds 0.0001 to the bias-corrected root (torch's rule); "
-        "TensorFlow adds 0.0001 before correcting the bias"
+        "TensorFlow adds 0.0001 before correcting the bias. Size of the effect at step 0: up to 0.00095 of a weight's update"
     )
     check(found, "adam_epsilon_placement", "Adam's epsilon inside the bias correction", evidence)
 
