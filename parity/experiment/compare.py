@@ -81,7 +81,9 @@ def compare_joined(one: Trace, other: Trace, join: Join, in_detail: bool = False
     causes, notes = outliving(lambda: find_causes(different, evidence)) if different is not None else ([], [])
     # By the precision of the recording: what float64 shows no float32 tolerance may cover.
     name = "function" if one.facts.get("precision") == "float64" else "float32"
-    reason, agree = f"{len(checks):,} tensors of {len(steps)} steps", other.facts.get("ranks_agree", True)
+    # What was set aside, as a counter that one side keeps alone, proves nothing.
+    judged = sum(check.verdict != "not_run" for check in checks)
+    reason, agree = f"{judged:,} tensors of {len(steps)} steps", other.facts.get("ranks_agree", True)
     level = level_from(name, checks, reason, first=first, causes=causes or [], notes=notes, ranks_agree=agree)
     # Later steps start from other weights on each side: there every layer differs.
     if first and first.check.step in steps[:1] and not starts_apart(join, one, other):

@@ -187,8 +187,8 @@ ACCURACY_LIMIT = 64.0
 # Right ports stand at 1.15 at most in the 650 states: what is above 4 is worth a line, and no verdict.
 ACCURACY_NOTED = 4.0
 # Relative, of activations. Branch flips make gradients, never activations, 1e-3 off in plain float32, and a side that
-# sums carelessly flips where the other does not. Activations in TensorFloat-32 are 3e-4 off and more, after careless
-# sums 4e-5 (measured).
+# sums naively flips where the other does not. Activations in TensorFloat-32 are 3e-4 off and more, after naive sums
+# 4e-5 (measured).
 FORWARD_LIMIT = 2.0**-13
 
 

@@ -13,20 +13,21 @@ from parity.experiment.runs import EVERYTHING, FREE_RUN_QUANTITIES, replicas
 from parity.experiment.spec import FORWARD, RunSpec
 from parity.judge.metrics import distance, norm
 from parity.mapping.states import read_all, write_init, write_states
-from parity.trace import OPTIMIZED, SHADOW_EMPTY, TensorFile, Trace, jumps, parse_key, tower_order
+from parity.trace import GRADIENTS, OPTIMIZED, SHADOW_EMPTY, TensorFile, Trace, jumps, parse_key, tower_order
 from parity.trace.arrays import Tensors
 
 MOST_BYTES_OF_PASS = 1 << 24  # of a forward pass: a golden trace is small
 # Of how far a gradient is from float32's, as in tf_towers.shadow.ill_conditioned: float64 rounds 2^-29 of what float32
 # does, a port's float32 may do far more.
 ZERO_IN_FLOAT64 = 2.0**-16
+CANCELS = 8  # elements that float32 may all make 0 by chance, as in tf_towers.shadow.ill_conditioned
 
 
 def leave_beside(recorded: Recorded, playing: Setup, states: SidePaths) -> None:
     """Leaves, beside the reference's other runs, those from weights moved aside where a step has a kink.
 
-    Beside them, always, the forward pass of the first step, and the trace `empty`: how far rounding moves what the
-    optimizer makes of gradients of nothing but it.
+    Beside them, always, the forward pass of the first step, and the trace `empty`: how far rounding moves
+    gradients of nothing but it, and what the optimizer makes of them.
 
     Args:
       recorded: what was recorded of the case.
@@ -88,7 +89,7 @@ def _empty(recorded: Recorded, playing: Setup, states: SidePaths) -> Iterator[tu
     runs = list(rounded_runs(playing, states, steps, set().union(*found.values())))
     for number in steps:
         file = exact.step(number)
-        keys = [text for text in file.names(*OPTIMIZED) if parse_key(text).name in found[number]]
+        keys = [text for text in file.names(*OPTIMIZED, *GRADIENTS) if parse_key(text).name in found[number]]
         files = [run.step(number) for run in runs]
         yield (
             number,
@@ -103,5 +104,5 @@ def _names(rough: TensorFile, exact: TensorFile) -> set[str]:
     return {
         parse_key(text).name
         for text, (one, other) in apart.items()
-        if norm(one) <= ZERO_IN_FLOAT64 * distance(one, other)
+        if norm(one) <= ZERO_IN_FLOAT64 * distance(one, other) or (other.size <= CANCELS and not other.any())
     }

@@ -7,11 +7,11 @@ from typing import TypeVar
 from parity.experiment.recording import Recorded, Setup, SidePaths
 from parity.experiment.runs import another_order
 from parity.experiment.spec import RunSpec
-from parity.judge.allowances import FUNCTION_LIMIT
+from parity.judge.allowances import FUNCTION_LIMIT, UNIT32
 from parity.judge.metrics import distance
 from parity.judge.result import Cause, Check, FirstDifference, Level
 from parity.judge.spread import MeasuredSpread
-from parity.trace import OPTIMIZED, Perturbation, Trace, is_learning_rate, parse_key, quantity_of
+from parity.trace import GRADIENTS, OPTIMIZED, Perturbation, Trace, is_learning_rate, parse_key, quantity_of
 
 # Sets aside what comes of hyper-parameters that TensorFlow's graph rounds to float32 and a port does not.
 
@@ -90,36 +90,50 @@ def but_for_rounding(
     return found
 
 
-# Judges again what optimizers make of gradients that are nothing but rounding.
+# Judges again gradients that are nothing but rounding, and what optimizers make of them.
 
 ZERO_GRADIENT_NOTE = (
-    "its gradient is structurally zero; judged by how one-ulp changes and other orders of the examples "
-    "change its update"
+    "its gradient is structurally zero; judged by how one-ulp changes and other orders of the examples change it"
 )
 Moves = Callable[[Check], float]
 
 
 def settle_empty_gradients(checks: list[Check], measure: Callable[[Sequence[Check]], Moves]) -> list[Check]:
-    """Returns the checks of level 1, updates by gradients of nothing but rounding judged by what rounding makes of them.
+    """Returns the checks of level 1, gradients of nothing but rounding and updates by them judged by what rounding does.
 
     A bias in front of a batch norm has a gradient of zero, and what a program computes for it is rounding. Where Adam's
     slots are empty its update of such a bias is about the learning rate in float32, whose rounding is far above epsilon, and
     proportional to the gradient in float64, whose rounding is far below: float32's distance from float64 foretells too
-    little. So where such an update differs, the reference makes the step again, other weights and inputs one ulp of float64
-    away and the examples of each shard in another order, and 64 times the largest distance of these runs is allowed beside
-    what was.
+    little. It foretells nothing of a gradient of one or two elements that both float32 runs happen to cancel exactly. So
+    where such an update or gradient differs, the reference makes the step again, other weights and inputs one ulp of
+    float64 away and the examples of each shard in another order, and 64 times the largest distance of these runs is allowed
+    beside what was.
 
     Args:
       checks: of level 1.
-      measure: takes the checks of such updates; returns a function of each to the largest distance of those runs in it.
+      measure: takes the checks of such tensors; returns a function of each to the largest distance of those runs in it.
     """
-    lost = lost_updates(checks)
+    lost = lost_to_rounding(checks)
     if not lost:
         return checks
     moves = measure(lost)
     # By check, not by name: the same variable may be lost in several steps, each with distances of its own.
-    judged = {check: _judged(check, moves(check)) for check in lost}
-    return [judged.get(check, check) for check in checks]
+    judged = {check: _judged(check, max(map(moves, [check, *_siblings(check, checks, lost)]))) for check in lost}
+    # What is made of a gradient that differs all the same stays as it was.
+    gradients = empty_in([judged.get(check, check) for check in checks])
+    return [judged[check] if check in judged and _is_lost(check, gradients) else check for check in checks]
+
+
+def _siblings(lost: Check, checks: Sequence[Check], all_lost: Sequence[Check]) -> list[Check]:
+    # A sum of few terms takes few values: of 80 right runs with two or three examples a tower, two had a gradient that all
+    # three draws gave alike. So a gradient may move as far as the variable's do in any tower and step that was made again.
+    key, steps = parse_key(lost.key), {check.step for check in all_lost}
+    if key.quantity not in GRADIENTS:
+        return []
+    repeated = [check for check in checks if check.run == "lockstep" and check.step in steps]
+    return [
+        check for check in repeated if quantity_of(check.key) in GRADIENTS and parse_key(check.key).name == key.name
+    ]
 
 
 def measure_kept(kept: Trace, prefix: str = "") -> Callable[[Sequence[Check]], Moves]:
@@ -133,20 +147,21 @@ def measure_kept(kept: Trace, prefix: str = "") -> Callable[[Sequence[Check]], M
     return lambda lost: lambda check: spread.measured(check.step, check.key) if check.step in known else 0.0
 
 
-def lost_updates(checks: Sequence[Check]) -> list[Check]:
-    """Returns the checks of updates that differ though their gradients are the same and nothing but rounding."""
-    empty = empty_in(checks)
+def lost_to_rounding(checks: Sequence[Check]) -> list[Check]:
+    """Returns the checks that differ of gradients that are nothing but rounding and of updates by them."""
+    cancelled = {(check.step, parse_key(check.key).name) for check in checks if _is_cancelled(check)}
+    empty = empty_in(checks) | cancelled
     return [check for check in checks if _is_lost(check, empty)]
 
 
 def empty_in(checks: Sequence[Check]) -> set[tuple[int, str]]:
-    """Returns step and variable of every gradient that is the same and within its own allowance: nothing but rounding."""
+    """Returns step and variable of every combined gradient that is the same and nothing but rounding."""
     return {
         (check.step, parse_key(check.key).name)
         for check in checks
-        if check.run == "lockstep" and parse_key(check.key).quantity == "grad"
+        if check.run == "lockstep" and quantity_of(check.key) == "grad" and check.verdict == "same"
         # The whole gradient is within what rounding may make of it: no digit of it is known.
-        if check.verdict == "same" and check.size <= check.allowed
+        if check.size <= check.allowed or check.note == ZERO_GRADIENT_NOTE
     }
 
 
@@ -154,7 +169,14 @@ def _is_lost(check: Check, empty: set[tuple[int, str]]) -> bool:
     if check.run != "lockstep" or check.verdict != "different":
         return False
     key = parse_key(check.key)
-    return key.quantity in OPTIMIZED and (check.step, key.name) in empty
+    return _is_cancelled(check) or (key.quantity in OPTIMIZED and (check.step, key.name) in empty)
+
+
+def _is_cancelled(check: Check) -> bool:
+    # `scale` is (eT + eP) / u32 and more: gradient and difference are no larger than what float32 lost, as where it cancels
+    # to 0 on both sides. Whether that is rounding the runs of the reference tell: of a gradient that underflows, or that a
+    # closed ReLU makes 0, they are not apart.
+    return quantity_of(check.key) in GRADIENTS and max(check.size, check.difference) <= check.scale * UNIT32
 
 
 def _judged(check: Check, spread: float) -> Check:
@@ -166,13 +188,12 @@ def _judged(check: Check, spread: float) -> Check:
 
 
 def empty_notes(checks: Sequence[Check]) -> list[str]:
-    """Returns what a report says of updates that were judged so."""
+    """Returns what a report says of tensors that were judged so."""
     found = sorted({check.key for check in checks if check.note == ZERO_GRADIENT_NOTE})
     return [f"{', '.join(found)}: {ZERO_GRADIENT_NOTE}"] if found else []
 
 
-# Measures on a live reference how far rounding moves what its optimizer makes of a gradient of nothing but
-# rounding.
+# Measures on a live reference how far rounding moves a gradient of nothing but rounding and what is made of it.
 
 DRAWS = 3
 
@@ -184,7 +205,7 @@ def measure_live(recorded: Recorded, playing: Setup, states: SidePaths, lost: Se
       recorded: what was recorded of the case.
       playing: the sides, live ones.
       states: the states before each step.
-      lost: the checks of the updates that are judged so.
+      lost: the checks that are judged so.
 
     Returns:
       Function of such a check to the largest distance of those runs from the reference.
@@ -203,7 +224,7 @@ def _apart(run: Trace, reference: Trace, check: Check) -> float:
 def rounded_runs(playing: Setup, states: SidePaths, steps: Sequence[int], names: set[str]) -> Iterator[Trace]:
     """Yields the reference's runs; the variables that are judged stay where they are, so that only rounding moves them."""
     playing.tf.prepare("float64", playing.inputs).result()
-    feeds, start, quantities = playing.feeds.tf, playing.start.tf, tuple(sorted(OPTIMIZED))
+    feeds, start, quantities = playing.feeds.tf, playing.start.tf, tuple(sorted(OPTIMIZED | GRADIENTS))
     for draw in range(DRAWS):
         # From the recorded states, counters too: the steps need not follow each other.
         asked = RunSpec(f"empty-{draw}", "float64", feeds, start, states.tf, quantities, steps, True)

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from parity.experiment.recording import Recorded, Setup, SidePaths
 from parity.experiment.rejudge.ill_conditioned import (
     Moves,
-    lost_updates,
+    lost_to_rounding,
     measure_kept,
     measure_live,
     settle_empty_gradients,
@@ -83,21 +83,21 @@ class Race(NamedTuple):
 
 
 class StructurallyZeroGradient(NamedTuple):
-    """Updates by gradients of nothing but rounding, judged by what rounding makes of them: `settle_empty_gradients`.
+    """Gradients of nothing but rounding and updates by them, judged by what rounding does: `settle_empty_gradients`.
 
     Fields:
-      measure: takes the checks of such updates; returns a function of each to the distance that rounding makes.
+      measure: takes the checks of such tensors; returns a function of each to the distance that rounding makes.
     """
 
     measure: Callable[[Sequence[Check]], Moves]
     name: str = "structurally_zero_gradient"
 
     def applies(self, checks: Sequence[Check]) -> bool:
-        """Returns whether such an update differs."""
-        return bool(lost_updates(checks))
+        """Returns whether such a gradient or update differs."""
+        return bool(lost_to_rounding(checks))
 
     def __call__(self, checks: list[Check]) -> list[Check]:
-        """Returns the checks, those of such updates judged again."""
+        """Returns the checks, those of such tensors judged again."""
         return settle_empty_gradients(checks, self.measure)
 
 

@@ -72,7 +72,8 @@ def _step(pairs: Iterator[TensorPair | Missing], made: int) -> Iterator[Check]:
         check = allow("free", each, allowance)
         key = each.key if isinstance(each, MeasuredPair) else parse_key(each.key)
         # The combined gradient decides: that of one tower may be zero where the others' are not, and then all is judged.
-        if key.quantity == "grad" and check.size < EMPTY * all_gradients:
+        # Of one that was not measured, as the candidate lacks it, nobody knows that it is zero.
+        if isinstance(each, MeasuredPair) and key.quantity == "grad" and each.size < EMPTY * all_gradients:
             empty.add(key.name)
         if key.quantity in OPTIMIZED and key.name in empty and check.verdict == "different":
             note = "not judged: its gradient is structurally zero"

@@ -154,12 +154,12 @@ def test_what_was_held_before_a_step_is_what_the_last_one_left(tmp_path):
     assert before(1).read("var/w").tolist() == W[0].tolist() and before(7).read("var/w").tolist() == W[1].tolist()
 
 
-def accuracy(tmp_path, rough, forward=0.0):
-    """Level 2 of a candidate whose gradient of norm 1 is `rough` from float64, the reference's 2^-24 like one draw."""
+def accuracy(tmp_path, rough, forward=0.0, reference=0.0):
+    """Level 2 of a candidate whose gradient of norm 1 is `rough` from float64, the reference's `reference`."""
     one, single = np.array([1.0, 0.0]), np.array([1.0, 0.0], np.float32)
     traces = lockstep(
         tmp_path,
-        {"grad/w": one, "act/0/out": one},
+        {"grad/w": np.array([1.0, reference]), "act/0/out": one},
         {"grad/w": np.array([1.0, rough]), "act/0/out": np.array([1.0, forward])},
         {"grad/w": single, "act/0/out": single},
         {"grad/w": single, "act/0/out": single},
@@ -176,11 +176,12 @@ FLOOR = 2 * 2.0**-24
 @pytest.mark.parametrize(
     ("times", "forward", "verdict", "noted"),
     [
-        (3.9, 0.0, "same", False),
-        (4.1, 0.0, "same", True),
-        (63.9, 1e-3, "same", True),
-        (64.1, 1e-3, "different", False),
-        (64.1, 1e-5, "same", True),  # activations are those of float32: what is off are branches that flipped
+        (3.9, 0.0, "same", ""),
+        (4.1, 0.0, "same", "by no more than naive summation explains"),
+        (63.9, 1e-3, "same", "by no more than naive summation explains"),
+        (64.1, 1e-3, "different", ""),
+        # Activations are those of float32: what is off are branches that flipped.
+        (64.1, 1e-5, "same", "in its gradients alone"),
     ],
 )
 def test_a_candidate_far_from_float64_in_gradients_and_activations_computes_in_less_than_float32(
@@ -191,8 +192,19 @@ def test_a_candidate_far_from_float64_in_gradients_and_activations_computes_in_l
     assert (level.reason == "the candidate computes in less than float32: look for TensorFloat-32 or bfloat16") is (
         verdict == "different"
     )
-    assert any("candidate worse" in note for note in level.notes) is noted
+    worse = "candidate worse: its float32 is the less accurate one, "
+    assert [note.startswith(worse + noted) for note in level.notes[1:]] == [True] * bool(noted)
     assert f"candidate {times:.2f}, reference 0.00" in level.notes[0] and "(limit 64)" in level.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("times", "noted"),
+    [(63.9, "by no more than naive summation explains"), (37_000.0, "by more than naive summation explains")],
+)
+def test_a_reference_that_computes_in_less_than_float32_decides_nothing_and_is_told(tmp_path, times, noted):
+    level = accuracy(tmp_path, 0.0, reference=times * FLOOR)
+    assert level.verdict == "same"
+    assert level.notes[1].startswith(f"reference worse: its float32 is the less accurate one, {noted}")
 
 
 def test_a_reference_that_lacks_a_gradient_at_a_step_is_no_matter_of_level_2(tmp_path):

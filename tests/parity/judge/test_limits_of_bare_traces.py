@@ -75,6 +75,16 @@ def test_what_is_made_of_a_gradient_of_nothing_but_rounding_is_not_judged(tmp_pa
     assert judged(tmp_path / "same", key, beside=beside)(0.0).verdict == "same"
 
 
+@pytest.mark.parametrize(
+    "lacking", [{}, {"grad/w": np.ones(3, np.float32)}, {"grad/w": np.full(2, np.nan, np.float32)}]
+)
+def test_what_is_made_of_a_gradient_that_was_not_measured_is_judged(tmp_path, lacking):
+    one = {"grad/w": singles(1, 1), "grad/b": singles(1, 1), "var/w": singles(1, 2)}
+    other = {"grad/b": singles(1, 1), "var/w": singles(1, 3), **lacking}
+    found = judge_plain(JOIN, trace(tmp_path / "r", one), trace(tmp_path / "c", other), [0])
+    assert [check.verdict for check in found if check.key == "var/w"] == ["different"]
+
+
 @pytest.mark.parametrize("key", ["slot/m/w", "var/w", "ema/w"])
 def test_what_one_tower_has_no_gradient_for_is_judged(tmp_path, key):
     beside = {"tower_grad/1/w": np.zeros(2, np.float32), "grad/w": np.array([1.0, 0.0], np.float32)}

@@ -193,7 +193,7 @@ def test_beside_what_no_rounding_explains_nothing_is_a_kink(beside, verdict):
 
 
 def empty(size, allowed=1e-10, verdict="same", key="var/w", run="lockstep", difference=1.0):
-    gradient = Check("lockstep", 0, "grad/w", verdict, 0.0, allowed, 1.0, size)
+    gradient = Check("lockstep", 0, "grad/w", verdict, float(verdict == "different"), allowed, 1.0, size)
     return [gradient, Check(run, 0, key, "different", difference, 0.25)]
 
 
@@ -215,6 +215,56 @@ def test_only_what_is_made_of_a_gradient_within_its_own_allowance_is_judged_by_w
     checks, verdict
 ):
     assert settle_empty_gradients(checks, lambda lost: lambda check: 1.0)[1].verdict == verdict
+
+
+LOST = 2.0**-60  # by float32 in both sides, of a gradient that cancels to 0 there
+
+
+@pytest.mark.parametrize(
+    ("key", "off", "size", "spread", "verdict"),
+    [
+        ("grad/w", 1.0, 1.0, 1 / 64, "same"),
+        ("grad/w", 1.0, 1.0, 0.99 / 64, "different"),
+        ("clip/w", 1.0, 0.0, 1 / 64, "same"),
+        ("tower_grad/1/w", 1.0, 0.0, 1 / 64, "same"),
+        ("grad/w", 1.01, 1.0, 1.0, "different"),
+        ("grad/w", 1.0, 1.01, 1.0, "different"),
+        ("grad/w", 1.0, 1.0, 0.0, "different"),  # it underflows, and no rounding moves it
+        ("stat/w", 1.0, 1.0, 1.0, "different"),
+    ],
+)
+def test_a_gradient_that_float32_cancels_on_both_sides_may_move_as_far_as_rounding_moves_it(
+    key, off, size, spread, verdict
+):
+    check = Check("lockstep", 0, key, "different", off * LOST, 0.0, LOST * 2.0**24, size * LOST)
+    assert settle_empty_gradients([check], lambda lost: lambda check: spread * LOST)[0].verdict == verdict
+
+
+@pytest.mark.parametrize(("spread", "verdict"), [(1.0, "same"), (0.0, "different")])
+def test_what_is_made_of_a_cancelled_gradient_is_judged_so_where_that_is_the_same_then(spread, verdict):
+    gradient = Check("lockstep", 0, "grad/w", "different", LOST, 0.0, LOST * 2.0**24, LOST)
+    update = Check("lockstep", 0, "var/w", "different", 1.0, 0.25)
+    moves = {"grad/w": spread, "var/w": 1.0}
+    found = settle_empty_gradients([gradient, update], lambda lost: lambda check: moves[check.key])
+    assert [check.verdict for check in found] == [verdict] * 2
+
+
+@pytest.mark.parametrize(
+    ("run", "step", "key", "verdict"),
+    [
+        ("lockstep", 0, "tower_grad/1/w", "same"),
+        ("lockstep", 1, "grad/w", "same"),
+        ("lockstep", 2, "grad/w", "different"),  # a step that was not made again
+        ("lockstep", 0, "grad/b", "different"),
+        ("lockstep", 0, "slot/m/w", "different"),
+        ("free", 0, "grad/w", "different"),
+    ],
+)
+def test_a_gradient_may_move_as_far_as_those_of_its_variable_in_any_tower_and_step(run, step, key, verdict):
+    lost = [Check("lockstep", each, "grad/w", "different", LOST, 0.0, LOST * 2.0**24, LOST) for each in range(2)]
+    beside = Check(run, step, key, "same")
+    found = settle_empty_gradients([*lost, beside], lambda lost: lambda check: float(check == beside))
+    assert found[0].verdict == verdict
 
 
 def test_of_that_64_times_what_rounding_moves_it_is_allowed(tmp_path):

@@ -117,7 +117,7 @@ def test_the_largest_distance_is_that_of_what_a_sparse_gradient_adds_up_to(tf):
     }
 
 
-def _measured(folder, of_order, rows, rough):
+def _measured(folder, of_order, rows, rough, cancels=False, elements=2):
     import numpy as np
 
     from tf_towers.shadow.ill_conditioned import EmptyGradients
@@ -133,18 +133,21 @@ def _measured(folder, of_order, rows, rough):
             calls.append([bool(np.array_equal(x, np.arange(len(x)))), alike, stay])
             shift = 0.5 * len(calls)
             loss = float(np.dot(x, np.arange(len(x)))) if of_order else 1.0
-            made = {"var/b": np.array([1.0, 2.0 + shift]), "var/w": np.array([9.0, 9.0]), "grad/b": np.zeros(2)}
+            made = {"var/b": np.array([1.0, 2.0 + shift]), "var/w": np.array([9.0, 9.0])}
+            made["grad/b"] = np.zeros(elements)
             return dict(made, **{"loss/0": np.array(loss), "grad/w": np.ones(2), "slot/m/b": np.array([1.0, 2.0])})
 
     loss = float(np.dot(np.arange(8), np.arange(8))) if of_order else 1.0
     exact = {
         "loss/0": np.array(loss),
         "grad/w": np.ones(2),
-        "grad/b": np.array([2.0**-30, 0]),
+        "grad/b": np.eye(elements)[0] * 2.0**-30,
         "var/b": np.array([1.0, 2.0]),
     }
     exact.update({"var/w": np.ones(2), "slot/m/b": np.array([1.0, 1.0]), "stat/b": np.ones(2)})
-    now = {"grad/w": np.ones(2, np.float32), "grad/b": exact["grad/b"] + [0.0, rough], "feed/0/x": np.arange(8.0)}
+    off = np.eye(elements)[-1] * rough
+    rough = np.zeros(elements) if cancels else exact["grad/b"] + off
+    now = {"grad/w": np.ones(2, np.float32), "grad/b": rough, "feed/0/x": np.arange(8.0)}
     now.update({"feed/0/y": 2.0 * np.arange(rows), "feed/0/rate": np.array(0.5), "grad/e.indices": np.array([1])})
     found = EmptyGradients(folder, {"package": "test"}, {})
     found.step(5, state, now, exact, Program())
@@ -168,7 +171,11 @@ def test_what_rounding_moves_by_a_structurally_zero_gradient_is_measured_in_thre
     assert [not in_order for in_order, _, _ in calls] == shuffled
     assert all(alike and stay == [False, True, True] for _, alike, stay in calls)
     file = Trace(tmp_path / "t").step(5)
-    assert {name: float(file.read(name)) for name in file.names()} == {"var/b": largest, "slot/m/b": 1.0}
+    assert {name: float(file.read(name)) for name in file.names()} == {
+        "grad/b": 2.0**-30,
+        "var/b": largest,
+        "slot/m/b": 1.0,
+    }
 
 
 @pytest.mark.parametrize(("rough", "zero"), [(1.01 * 2.0**-14, True), (0.99 * 2.0**-14, False), (0.0, False)])
@@ -176,6 +183,13 @@ def test_a_gradient_is_structurally_zero_below_two_to_the_minus_16_of_what_float
     tf, tmp_path, rough, zero
 ):
     tf(_measured, folder=str(tmp_path / "t"), of_order=False, rows=8, rough=rough)
+    assert Trace(tmp_path / "t").step_numbers == ([5] if zero else [])
+
+
+@pytest.mark.parametrize(("elements", "zero"), [(2, True), (8, True), (9, False)])
+def test_a_gradient_of_few_elements_that_float32_makes_zero_may_be_structurally_zero(tf, tmp_path, elements, zero):
+    told = {"of_order": False, "rows": 8, "rough": 0.0, "cancels": True, "elements": elements}
+    tf(_measured, folder=str(tmp_path / "t"), **told)
     assert Trace(tmp_path / "t").step_numbers == ([5] if zero else [])
 
 

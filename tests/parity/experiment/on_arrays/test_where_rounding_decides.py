@@ -168,7 +168,7 @@ def test_updates_by_structurally_zero_gradients_may_move_as_far_as_rounding_move
         assert (asked["precision"], asked["recorded_counters"], set(asked["quantities"])) == (
             "float64",
             True,
-            {"slot", "var", "ema"},
+            {"slot", "var", "ema", "grad", "tower_grad", "clip", "tower_clip"},
         )
         told = [
             (each["kind"], each["quantity"], each["seed"], each["seed_per_step"]) for each in asked["perturbations"]
@@ -179,6 +179,19 @@ def test_updates_by_structurally_zero_gradients_may_move_as_far_as_rounding_move
     assert "empty-3" not in sides.tf.runs
 
 
+# Of the first twelve seeds these are four of the six in which float32 makes a gradient 0 on both sides and float64 does not.
+@pytest.mark.parametrize("seed", [3, 4, 6, 8])
+def test_a_gradient_that_float32_cancels_on_both_sides_is_no_difference(tmp_path, seed):
+    text = ADAM.replace("batch_size = 64", f"batch_size = 6\nseed = {seed}")
+    port = Habits(centred=True, backwards=True)
+    _, result = judged(tmp_path, Habits(centred=True), port, text, blessing=True)
+    assert result.verdict == "same" and noted(result, ZERO_GRADIENT_NOTE)
+    golden(tmp_path, text)
+    _, by_golden = judged_by_golden(tmp_path, port, text)
+    assert by_golden.verdict == "same"
+    assert noted(by_golden, ZERO_GRADIENT_NOTE) == noted(result, ZERO_GRADIENT_NOTE)
+
+
 def test_what_rounding_does_to_empty_gradients_is_kept_as_one_number_a_tensor(tmp_path):
     judged(tmp_path, Habits(centred=True), Habits(centred=True, backwards=True), ADAM, blessing=True)
     golden(tmp_path, ADAM)
@@ -187,7 +200,8 @@ def test_what_rounding_does_to_empty_gradients_is_kept_as_one_number_a_tensor(tm
     drawn = [Trace(tmp_path / "out" / "tf" / f"empty-{draw}") for draw in range(3)]
     assert list(empty.step_numbers) == [0, 1, 2, 3]
     for step in range(4):
-        assert set(empty.step(step).names()) == {f"{what}/dense/bias" for what in ("slot/m", "slot/v", "var")}
+        kinds = ("slot/m", "slot/v", "var", "grad", "tower_grad/0", "tower_grad/1")
+        assert set(empty.step(step).names()) == {f"{what}/dense/bias" for what in kinds}
         for text in empty.step(step).names():
             apart = [np.linalg.norm(each.step(step).read(text) - exact.step(step).read(text)) for each in drawn]
             assert empty.step(step).read(text) == pytest.approx(max(apart))
