@@ -1,0 +1,279 @@
+"""Puts recorded shards in place of the batches that a training program's own loaders yield."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ddp.errors import TorchDdpError
+
+WHOLE = "batch"  # what a batch that is one tensor is called
+# What a loader may yield in another layout than was recorded, tried in this order: axes of the recorded array.
+PERMUTATIONS = {4: ((0, 3, 1, 2), (0, 2, 3, 1))}  # NHWC to NCHW, and back
+BY_ORDER = "by their order, for nothing else tells them apart"
+
+
+class Leaf(NamedTuple):
+    """A tensor or array somewhere in a batch.
+
+    Fields:
+      path: e.g. "0" or "images" or "0.mask", `WHOLE` where the batch is nothing else.
+      value: tensor or array, ``[examples, ...]``.
+    """
+
+    path: str
+    value: Any
+
+
+class Place(NamedTuple):
+    """Where a recorded input goes.
+
+    Fields:
+      path: of the leaf.
+      axes: of the recorded array, in the leaf's order; None as recorded.
+      shape: of the leaf, but for the number of examples.
+      examples: in the leaf: a whole shard, or one micro-batch of it.
+    """
+
+    path: str
+    axes: tuple[int, ...] | None
+    shape: tuple[int, ...]
+    examples: int
+
+
+class RecordedBatches:
+    """Gives a rank its recorded shards, step by step, where its program asks for batches.
+
+    Args:
+      shard_of: of the number of a step, counted from the program's first, dict of input to array ``[examples, ...]``, this
+        rank's; None where nothing is recorded, and the program's own batches stay.
+      like: such a dict of any step, which decides what goes where.
+
+    Attributes:
+      places: dict of input to where it goes, as far as that is known.
+      notes: what was decided by less than names and shapes, in words.
+    """
+
+    def __init__(
+        self, shard_of: Callable[[int], Mapping[str, np.ndarray] | None], like: Mapping[str, np.ndarray]
+    ) -> None:
+        self._shard_of = shard_of
+        self._like = dict(like)
+        self._taken = dict.fromkeys(like, 0)  # pieces by input, those that were the program's own among them
+        self._step, self._shard = -1, dict[str, np.ndarray]()
+        self._of_loaders = False
+        self.places: dict[str, Place] = {}
+        self.notes: list[str] = []
+
+    @property
+    def missing(self) -> list[str]:
+        """The inputs that went nowhere so far."""
+        return [name for name in self._like if name not in self.places]
+
+    def in_place_of(self, batch: Any) -> Any:
+        """Returns a batch of a loader with the recorded numbers in it, in its own structure, dtypes and device.
+
+        Raises:
+          TorchDdpError: its tensors cannot be told apart, or none is of any recorded input.
+        """
+        leaves = list(leaves_of(batch))
+        if not self._of_loaders:
+            self._of_loaders = True
+            self._decide(leaves)
+        by_path = {leaf.path: leaf.value for leaf in leaves}
+        pieces = {
+            place.path: piece
+            for name, place in self.places.items()
+            if place.path in by_path and (piece := self._next(name, by_path[place.path])) is not None
+        }
+        return replaced(batch, pieces) if pieces else batch
+
+    def in_place_of_array(self, made: Tensor) -> Tensor:
+        """Returns what stands for a tensor that a program without loaders has made of an array, or that tensor itself."""
+        if self._of_loaders:
+            return made
+        for name, array in self._like.items():
+            place = self.places.get(name) or _place(Leaf("array", made), array)
+            if place is None or _shape(made) != (place.examples, *place.shape) or not _same_kind(made, array):
+                continue
+            # Those of one shape in turn: the one that is behind comes next.
+            if any(self._taken[other] < self._taken[name] for other in self._alike(name)):
+                continue
+            self.places[name] = place
+            piece = self._next(name, made)
+            return made if piece is None else piece
+        return made
+
+    def check(self, step: int) -> None:
+        """Checks that a step has taken its whole shard.
+
+        Raises:
+          TorchDdpError: it has not, or an input went nowhere.
+        """
+        if self._shard_of(step) is None:
+            return
+        if self.missing:
+            raise TorchDdpError(self._left_over())
+        for name, place in self.places.items():
+            pieces = len(self._like[name]) // place.examples
+            if self._taken[name] < pieces * (step + 1):
+                raise TorchDdpError(
+                    f"feeds: expected step {step} to take its whole shard of {name!r}, {len(self._like[name])} examples on "
+                    f"this rank, got {place.examples} in each of {self._taken[name] - pieces * step} batches. "
+                    "Give the program the recorded batch size."
+                )
+
+    def _alike(self, name: str) -> list[str]:
+        shape, kind = self._like[name].shape, self._like[name].dtype.kind
+        return [each for each, array in self._like.items() if (array.shape, array.dtype.kind) == (shape, kind)]
+
+    def _left_over(self) -> str:
+        wanted = ", ".join(f"{name!r} {_described(self._like[name])}" for name in self.missing)
+        known = self._seen if self._of_loaders else "no batch of a DataLoader, and no such array"
+        return (
+            f"feeds: expected the program to read {wanted}, as each rank is to, got {known}. "
+            "Give it the recorded batch size "
+            'and layout, or say which tensor it is: [mapping.feed] NAME = "PATH", e.g. "0" or "images".'
+        )
+
+    def _decide(self, leaves: list[Leaf]) -> None:
+        """Decides which leaf each input goes to: by its path, else by what alone has its shape and dtype, else by order."""
+        self._seen = ", ".join(f"{leaf.path} {_described(leaf.value)}" for leaf in leaves) or "a batch without tensors"
+        left = list(leaves)
+        for name, array in self._like.items():
+            named = [leaf for leaf in left if leaf.path == name] or [
+                leaf for leaf in left if leaf.path.rpartition(".")[2] == name
+            ]
+            if len(named) == 1 and (place := _place(named[0], array)):
+                self.places[name] = place
+                left.remove(named[0])
+        while self.missing:
+            name = self.missing[0]
+            alike = [each for each in self.missing if _is_like(self._like[each], self._like[name])]
+            fitting = [(leaf, place) for leaf in left if (place := _place(leaf, self._like[name]))]
+            if not fitting:
+                raise TorchDdpError(self._left_over())
+            if len(fitting) != len(alike):
+                raise TorchDdpError(
+                    f"feeds: expected one tensor of the program's batches for {' and '.join(map(repr, alike))}, "
+                    f"{_described(self._like[name])} each, got {', '.join(leaf.path for leaf, _ in fitting)}. "
+                    'Say which it is: [mapping.feed] NAME = "PATH".'
+                )
+            for each, (leaf, place) in zip(alike, fitting, strict=True):
+                self.places[each] = place
+                left.remove(leaf)
+            if len(alike) > 1:
+                pairs = ", ".join(f"{each} is {self.places[each].path}" for each in alike)
+                self.notes.append(f"inputs of one shape were joined {BY_ORDER}: {pairs}")
+        stays = [leaf.path for leaf in left if _shape(leaf.value)]
+        if stays:
+            self.notes.append(f"the program's own numbers stay in {', '.join(stays)}, for which nothing was recorded")
+
+    def _next(self, name: str, own: Any) -> Any:
+        """The next piece of an input in a leaf's dtype, or None where the leaf's own numbers stay."""
+        place = self.places[name]
+        pieces = len(self._like[name]) // place.examples
+        step, piece = divmod(self._taken[name], pieces)
+        self._taken[name] += 1
+        shard = self._shard_of(step)
+        if shard is None:
+            return None
+        examples = shard[name][piece * place.examples : (piece + 1) * place.examples]
+        laid_out = examples if place.axes is None else examples.transpose(place.axes)
+        shaped = np.array(laid_out, order="C").reshape(place.examples, *place.shape)
+        if isinstance(own, np.ndarray):
+            return shaped.astype(own.dtype)
+        return torch.from_numpy(shaped).to(own.device, _dtype(own, shaped))
+
+
+def leaves_of(batch: Any, path: str = "") -> Iterator[Leaf]:
+    """Yields every tensor and array of a batch, in any nesting of mappings, sequences and objects that hold some."""
+    if isinstance(batch, Tensor | np.ndarray):
+        yield Leaf(path or WHOLE, batch)
+        return
+    for name, value in _members(batch):
+        yield from leaves_of(value, f"{path}.{name}" if path else str(name))
+
+
+def replaced(batch: Any, values: Mapping[str, Any], path: str = "") -> Any:
+    """Returns a batch of the same structure with some of its leaves replaced: dict of path to value."""
+    if isinstance(batch, Tensor | np.ndarray):
+        return values.get(path or WHOLE, batch)
+    members = _members(batch)
+    if not members:
+        return batch
+    inner = {name: replaced(value, values, f"{path}.{name}" if path else str(name)) for name, value in members}
+    if isinstance(batch, tuple):
+        own = [inner[str(place)] for place in range(len(batch))] if not hasattr(batch, "_fields") else [*inner.values()]
+        return type(batch)(*own) if hasattr(batch, "_fields") else tuple(own)
+    if isinstance(batch, list):
+        return [*inner.values()]
+    # A copy of whatever class it is, for programs ask batches for more than their tensors.
+    held = copy.copy(batch)
+    for name, value in inner.items():
+        if isinstance(batch, Mapping):
+            held[name] = value
+        else:
+            setattr(held, name, value)
+    return held
+
+
+def _members(batch: Any) -> list[tuple[Any, Any]]:
+    if isinstance(batch, Mapping):
+        return list(batch.items())
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return list(zip(batch._fields, batch, strict=True))
+    if isinstance(batch, list | tuple):
+        return [(str(place), value) for place, value in enumerate(batch)]
+    held = getattr(batch, "__dict__", {})
+    return [(name, value) for name, value in held.items() if isinstance(value, Tensor | np.ndarray)]
+
+
+def _place(leaf: Leaf, array: np.ndarray) -> Place | None:
+    """Where an array goes in a leaf, or None where that is of another shape or kind of number."""
+    examples, *shape = _shape(leaf.value) or (0,)
+    # A whole shard, or a micro-batch of it: as many examples in each.
+    if not examples or not array.ndim or len(array) % examples or not _same_kind(leaf.value, array):
+        return None
+    axes: tuple[int, ...] | None
+    for axes in (None, *PERMUTATIONS.get(array.ndim, ())):
+        of_array = array.shape[1:] if axes is None else tuple(array.shape[axis] for axis in axes[1:])
+        if of_array == tuple(shape):
+            return Place(leaf.path, axes, tuple(shape), examples)
+    # [examples] and [examples, 1] hold the same numbers.
+    if [size for size in array.shape[1:] if size != 1] == [size for size in shape if size != 1]:
+        return Place(leaf.path, None, tuple(shape), examples)
+    return None
+
+
+def _is_like(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.shape == other.shape and _kind(one.dtype.kind) == _kind(other.dtype.kind)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(value.shape)
+
+
+def _same_kind(value: Any, array: np.ndarray) -> bool:
+    if isinstance(value, np.ndarray):
+        return _kind(value.dtype.kind) == _kind(array.dtype.kind)
+    kind = "f" if value.is_floating_point() else "b" if value.dtype is torch.bool else "i"
+    return kind == _kind(array.dtype.kind)
+
+
+def _kind(letter: str) -> str:
+    return "i" if letter in "iu" else letter
+
+
+def _dtype(own: Tensor, array: np.ndarray) -> torch.dtype:
+    # Of floating point the wider one: in float64 a program's loader still yields what its files hold.
+    if own.dtype is torch.float32 and array.dtype == np.float64:
+        return torch.float64
+    return own.dtype
+
+
+def _described(value: Any) -> str:
+    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
