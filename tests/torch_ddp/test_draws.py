@@ -5,7 +5,7 @@ import torch
 
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.like_tf import dropout
-from torch_ddp.worker.replay_random import DrawsOfLoop, RecordedDraws, with_recorded_draws
+from torch_ddp.record.recorded_draws import DrawsOfLoop, RecordedDraws, with_recorded_draws
 
 UNIFORM = torch.tensor([[0.1, 0.9, 0.5], [0.3, 0.2, 0.7]])
 ONES = torch.ones(2, 3)

@@ -31,6 +31,7 @@ from torch_ddp.facts import describe_variables, facts, make_repeatable
 from torch_ddp.gather import ranks_agree
 from torch_ddp.parallel import SyncBatchNorm, convert_syncbn_model
 from torch_ddp.process_group import Rank
+from torch_ddp.record.recorded_draws import with_recorded_draws
 from torch_ddp.step.backward import Backward
 from torch_ddp.step.combine import Combining
 from torch_ddp.step.forward_watch import ForwardWatch
@@ -48,7 +49,6 @@ from torch_ddp.step.update import Update
 from torch_ddp.step.user_calls import call_optimizer
 from torch_ddp.weights import named_statistics, unregistered
 from torch_ddp.worker.replay_optimizer import recorded_optimizer, train_only
-from torch_ddp.worker.replay_random import with_recorded_draws
 from torch_ddp.worker.rounding_noise import RoundingNoise
 from torch_ddp.worker.training_program import TrainingProgram
 from torch_ddp.worker.user_schedule import PortRates, PortSchedule

@@ -9,12 +9,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from torch_ddp.errors import TorchDdpError
+from torch_ddp.step.learning_rate import take_recorded_rate
 from torch_ddp.step.optimizer import COUNTERS
-
-# 64 roundings of float32, 3.8e-6: a factor that was rounded once and is raised to the power n is off by n of them at
-# most. Schedules of TensorFlow are 9.5e-7 from the same ones in double (docs/semantics.md), 0.96^(10000 / 41), with n
-# = 244, 5.3e-6.
-RATE_ROUNDING = 2.0**-18
 
 
 class PortSchedule:
@@ -117,17 +113,6 @@ def step_without_updates(scheduler: Any, count: int) -> None:
         warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
         for _ in range(count):
             scheduler.step()
-
-
-def take_recorded_rate(optimizer: Optimizer, recorded: float) -> None:
-    """Sets a recorded learning rate where the first group's own differs from it by float32's rounding only."""
-    groups = optimizer.param_groups
-    own = float(groups[0]["lr"])
-    if own and abs(own - recorded) <= RATE_ROUNDING * abs(recorded):
-        for group in groups:
-            # All groups by the same factor, so that rates of their own stay in proportion.
-            group["lr"] *= recorded / own
-        groups[0]["lr"] = recorded
 
 
 def _first_argument(function: Callable[..., Any]) -> str:

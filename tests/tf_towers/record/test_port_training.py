@@ -39,7 +39,7 @@ import port
 from parity.experiment.replay.script import parts_of as recorded_parts
 from parity.trace import Trace
 from torch_ddp.step.optimizer import round_momenta
-from torch_ddp.worker.replay_random import with_recorded_draws
+from torch_ddp.record.recorded_draws import with_recorded_draws
 
 torch.set_default_dtype(torch.float64)
 (RECORDED,) = recorded_parts(Trace({trace!r}))

@@ -176,13 +176,14 @@ def with_recorded_draws(loss: Callable[..., Any], left: list[str] | None = None)
     @functools.wraps(loss)
     def replayed(*given: Any, **inputs: Tensor) -> Any:
         own: Mapping[str, Tensor] = {name: value for name, value in inputs.items() if not INPUT.fullmatch(name)}
-        with RecordedDraws(_in_order(inputs), left):
+        with RecordedDraws(draws_in_order(inputs), left):
             return loss(*given, **own)
 
     return replayed
 
 
-def _in_order(inputs: Mapping[str, Tensor]) -> list[Tensor | DrawsOfLoop]:
+def draws_in_order(inputs: Mapping[str, Tensor]) -> list[Tensor | DrawsOfLoop]:
+    """Returns what a mode takes of the draws among inputs, in the order in which the script draws."""
     found = {name: match for name in inputs if (match := INPUT.fullmatch(name))}
     groups: dict[str, list[Tensor]] = {}
     # As numbers: draw 10 comes after draw 9.
