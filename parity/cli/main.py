@@ -55,7 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
       arguments: the words after the program's name; by default the process's own.
     """
-    parsed = _parser().parse_args(arguments)
+    words, command = _apart(list(sys.argv[1:] if arguments is None else arguments))
+    parsed = _parser().parse_args(words)
+    if command is not None:
+        parsed.command = command
     from parity.cli.output import reports_on_standard_output
     from parity.report.console import escaped_streams
 
@@ -78,6 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _failed(parsed, interrupt)
         except Exception as error:
             return _failed(parsed, error)
+
+
+def _apart(words: list[str]) -> tuple[list[str], list[str] | None]:
+    """Takes the command behind "--" from the words of `parity replay`: argparse would give it the options before as well."""
+    if words[:1] != ["replay"] or "--" not in words:
+        return words, None
+    place = words.index("--")
+    return words[:place], words[place + 1 :]
 
 
 class _SuggestingParser(argparse.ArgumentParser):

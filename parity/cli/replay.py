@@ -1,7 +1,9 @@
-"""Feed a recorded trace to a PyTorch port under DistributedDataParallel, then compare."""
+"""Feed a recorded trace to a PyTorch port under DistributedDataParallel, or to a training program as it is; compare."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from parity.cli.output import (
     add_amount,
@@ -15,9 +17,21 @@ from parity.cli.output import (
     write_report_files,
 )
 
+if TYPE_CHECKING:
+    from parity.experiment.spec import Progress
+    from parity.judge.result import Result
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
+    parser.usage = (
+        "parity replay TRACE (--torch MODULE:MODEL --loss MODULE:FUNCTION | --init DIR | -- COMMAND ARGS…) [options]"
+    )
+    parser.epilog = (
+        "COMMAND is a PyTorch training program as it would be typed, e.g. `-- torchrun --nproc_per_node 2 train.py`: "
+        "nothing of it is edited; it is launched for every run, and gets the recorded state, batches and draws."
+    )
+    parser.set_defaults(command=[])
     parser.add_argument("trace", type=Path, help="a trace as `parity record` leaves it")
     parser.add_argument("--torch", metavar="MODULE:MODEL", help="class or function that makes the model")
     parser.add_argument(
@@ -70,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Replays the trace and prints the report; returns the exit code."""
     if arguments.init:
         return _init(arguments)
-    return _replay(arguments)
+    return _judged(arguments, _program if arguments.command else _port)
 
 
 def _init(arguments: argparse.Namespace) -> int:
@@ -81,29 +95,51 @@ def _init(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _replay(arguments: argparse.Namespace) -> int:
+def _judged(arguments: argparse.Namespace, replayed: "Callable[..., Result]") -> int:
     import tempfile
 
-    from parity.cli.errors import CommandError
-    from parity.experiment.replay.session import Port, here, replay
     from parity.report import report
 
-    if not arguments.torch or not arguments.loss:
-        raise CommandError(
-            "replay: expected --torch and --loss, or --init, got neither. Name the port, or write its skeleton with --init."
-        )
     # Before the run, which takes minutes: a file that cannot be written is said now.
     claim_report_files(arguments)
-    losses, optimizers = by_section("--loss", arguments.loss), by_section("--optimizer", arguments.optimizer)
-    port = Port(arguments.torch, losses, optimizers, here(), arguments.timeout, by_section("--step", arguments.step))
     with tempfile.TemporaryDirectory(prefix="parity-replay-") as folder:
         out = arguments.out or Path(folder)
         out.mkdir(parents=True, exist_ok=True)
         with progress(arguments.quiet) as tick:
-            result = replay(arguments.trace, port, arguments.map, out, tick, shows_tensors(arguments), arguments.levels)
+            result = replayed(arguments, out, tick)
     write_report_files(arguments, result, str(arguments.trace))
     report(result, str(arguments.trace), arguments.quiet, arguments.verbose)
     return result.strict_exit_code if arguments.strict else result.exit_code
+
+
+def _port(arguments: argparse.Namespace, out: Path, tick: "Progress") -> "Result":
+    from parity.cli.errors import CommandError
+    from parity.experiment.replay.session import Port, here, replay
+
+    if not arguments.torch or not arguments.loss:
+        raise CommandError(
+            "replay: expected --torch and --loss, or --init, or `-- COMMAND`, got neither. Name the port, write its "
+            "skeleton with --init, or end with `-- torchrun … train.py`."
+        )
+    losses, optimizers = by_section("--loss", arguments.loss), by_section("--optimizer", arguments.optimizer)
+    port = Port(arguments.torch, losses, optimizers, here(), arguments.timeout, by_section("--step", arguments.step))
+    return replay(arguments.trace, port, arguments.map, out, tick, shows_tensors(arguments), arguments.levels)
+
+
+def _program(arguments: argparse.Namespace, out: Path, tick: "Progress") -> "Result":
+    from parity.cli.errors import CommandError
+    from parity.experiment.replay.program import replay_program
+
+    named = [name for name in ("torch", "loss", "optimizer", "step") if getattr(arguments, name)]
+    if named:
+        raise CommandError(
+            f"replay: expected a port or a program behind --, got both: --{named[0]} and {arguments.command[0]}. "
+            "Leave one out."
+        )
+    in_detail = shows_tensors(arguments)
+    return replay_program(
+        arguments.trace, arguments.command, arguments.map, out, tick, in_detail, arguments.levels, arguments.timeout
+    )
 
 
 def by_section(option: str, given: list[str]) -> dict[str, str]:

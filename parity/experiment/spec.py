@@ -4,11 +4,10 @@ import enum
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from parity.experiment.sides.densify import DenseTrace
 from parity.trace import Perturbation, Trace
-from parity.worker.process import SideProcess
 
 Progress = Callable[[str, int, int], None]
 # Names of runs are folders of traces, and how a golden trace finds what it kept.
@@ -26,6 +25,15 @@ class Capability(enum.Flag):
 
     NONE = 0
     RERUN = enum.auto()
+
+
+class Side(Protocol):
+    """What answers requests: a process of its own, or a program that is launched for each."""
+
+    def ask(
+        self, request: str, on_progress: Callable[[int, int], None] | None = None, **arguments: Any
+    ) -> "Future[Any]":
+        """Sends a request; the future gives the answer, or raises `SideFailed`."""
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -78,7 +86,7 @@ class RunSpec(NamedTuple):
     perturbations: tuple[Perturbation, ...] = ()
 
 
-def start_run(side: SideProcess, tick: Progress, what: str, asked: RunSpec, out: Path, **own: Any) -> "Future[Trace]":
+def start_run(side: Side, tick: Progress, what: str, asked: RunSpec, out: Path, **own: Any) -> "Future[Trace]":
     """Starts a run of a side; answers with its trace.
 
     Args:
@@ -110,7 +118,7 @@ def start_run(side: SideProcess, tick: Progress, what: str, asked: RunSpec, out:
     return map_future(side.ask("run", progress_for(tick, what), **message), lambda _: DenseTrace(out))
 
 
-def start_forward(side: SideProcess, asked: RunSpec, out: Path, step: int, tower: str, **own: Any) -> "Future[Any]":
+def start_forward(side: Side, asked: RunSpec, out: Path, step: int, tower: str, **own: Any) -> "Future[Any]":
     """Has a side leave the forward pass of one tower in one step, made from what a run is made from.
 
     Args:

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.experiment.replay.script import Part
-from parity.experiment.spec import MAPPING, RunSpec, silent, start_run
+from parity.experiment.spec import MAPPING, RunSpec, Side, silent, start_run
 from parity.mapping import Draft
 from parity.mapping.by_gradients import by_trial
 from parity.mapping.states import translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
 from parity.trace import Trace, parse_key, select
 from parity.trace.arrays import Array
-from parity.worker.process import SideProcess
 
 IN_FLOAT32 = 1e-3  # so far apart gradients are taken for equal that were recorded in float32
 STATE_TRIED = frozenset(["var", "stat"])
@@ -32,7 +31,7 @@ class Trying(NamedTuple):
 
     part: Part
     shadow: Trace | None
-    side: SideProcess
+    side: Side
     prepare: Callable[[dict[str, Any]], dict[str, Any]]
     joined: Callable[[Draft], Join]
     out: Path

@@ -10,14 +10,13 @@ from parity.experiment.mapping.of_replay import Trying, decide_by_recorded
 from parity.experiment.replay.script import Part, ReplayError
 from parity.experiment.runs import FREE_RUN_QUANTITIES
 from parity.experiment.sides.densify import DenseTrace
-from parity.experiment.spec import FORWARD, Progress, RunSpec, progress_for, silent, start_forward, start_run
+from parity.experiment.spec import FORWARD, Progress, RunSpec, Side, progress_for, silent, start_forward, start_run
 from parity.judge.port_values import Written, written_into
 from parity.mapping import Draft, Mapping, MappingEntry, draft_mapping, require_total, variables_of
 from parity.mapping.states import translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join, Renaming
 from parity.trace import GLOBAL_STEP, Forward, Trace
 from parity.trace.arrays import Tensors
-from parity.worker.process import SideProcess
 
 RECORDED_QUANTITIES = ("state", "feed", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var")
 
@@ -85,7 +84,7 @@ class ReplayedPort:
         self,
         part: Part,
         port: Port,
-        side: SideProcess,
+        side: Side,
         entries: dict[str, MappingEntry],
         named: dict[str, dict[str, MappingEntry]],
         out: Path,

@@ -18,14 +18,13 @@ from parity.experiment.replay.script import ReplayError as ReplayError
 from parity.experiment.replay.sections import Looked, in_section, look_at_part, together
 from parity.experiment.replay.training import trains_itself, with_training
 from parity.experiment.session import LEVELS
-from parity.experiment.spec import Progress, silent
+from parity.experiment.spec import Progress, Side, silent
 from parity.judge.result import Level, Result
 from parity.judge.tensor_details import Pairs
 from parity.mapping import mapping_notes
 from parity.trace import SHADOW, SHADOW_FILE, Trace, TraceError
 from parity.trace.bounded import read_json
 from parity.worker.launch import launch_torch
-from parity.worker.process import SideProcess
 
 NOT_DECIDED = {
     "trajectory": "a replay decides levels 1 and 2: this one needs the script to train from other weights (`parity run`)",
@@ -51,7 +50,7 @@ def replay(
     tick: Progress = silent,
     in_detail: bool = False,
     levels: Sequence[str] = ("function", "float32"),
-    side: SideProcess | None = None,
+    side: Side | None = None,
 ) -> Result:
     """Replays a trace on a port: the recorded feeds and draws, from the recorded state before every step, and freely.
 
@@ -154,7 +153,7 @@ def _prepare(recorded: Path, port: Port, mapping_file: Path | None, out: Path, t
     return Script(trace, parts, *_shadow(trace), mapping_file, out, tick)
 
 
-def _start(script: Script, part: Part, port: Port, side: SideProcess) -> ReplayedPort:
+def _start(script: Script, part: Part, port: Port, side: Side) -> ReplayedPort:
     # The file is read for each part anew: its tables may name tensors of one section alone.
     entries, named = load_mapping(script.mapping_file) if script.mapping_file else ({}, {})
     folder = script.folder(part)

@@ -1,0 +1,311 @@
+"""A training program that nobody edits as one side: each request is a launch of its command."""
+
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from parity.record.launch import Program
+from parity.record.merge import Ranks, merge, read_ranks
+from parity.trace import GLOBAL_STEP, Trace, TraceWriter, batch_input, parse_key, quantity_of, select, trace_name
+from parity.trace.arrays import Tensors
+from parity.worker.failures import SideFailed, failure, last_words, task_of
+from parity.worker.process import LOG_LINES
+from parity.worker.program_request import ProgramRequest
+
+SIDE = "torch"
+DESCRIBE, REPLAY = "describe", "replay"  # kinds of requests, see `torch_ddp.record.replayed`
+REFUSED, DESCRIBED, SEEN = "refused-*.json", "described-*.json", "seen-*.json"
+POLL_SECONDS = 0.05
+END_SECONDS = 10.0  # in which a program may end by itself once all is recorded
+# What is asked of a step that only this project's own step can do.
+NOT_OF_A_PROGRAM = ("noise", "cut", "uncut", "detached")
+# Of a run of the side's own, and not of the request that its ranks get.
+OF_THE_PARENT = ("out", "prepared", "quantities", "evaluation", *NOT_OF_A_PROGRAM)
+
+Report = Callable[[int, int], None]
+
+
+class Recorded(NamedTuple):
+    """The recording that a program is to train on.
+
+    Fields:
+      first: number of its first step.
+      towers: how many there are.
+      clipped: whether its gradients were clipped after they were combined.
+      rates: dict of step to its learning rate.
+    """
+
+    first: int
+    towers: int
+    clipped: bool
+    rates: Mapping[str, float]
+
+
+class LaunchedProgram:
+    """Answers `prepare` and `run` as a torch side does, each by a launch of a program's own command.
+
+    Args:
+      command: as it would be typed.
+      recorded: what it trains on.
+      folder: for logs and for what its ranks leave.
+      silence: seconds without a step or a line of output after which a launch is ended.
+    """
+
+    side = SIDE
+
+    def __init__(self, command: Sequence[str], recorded: Recorded, folder: Path, silence: float) -> None:
+        self._command, self._recorded, self._folder, self._silence = list(command), recorded, folder, silence
+        self._log = folder / "logs" / "program.log"
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        self._log.write_bytes(b"")
+        self._launches = 0
+        self._described: dict[str, Any] | None = None
+        self._closing = False
+        # One at a time, in the order in which they are asked, as a side's process answers.
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="program")
+
+    def ask(self, request: str, on_progress: Report | None = None, **arguments: Any) -> "Future[Any]":
+        """Launches the program for a request; the future gives the answer, or raises `SideFailed`."""
+        answers = {"prepare": self._prepare, "run": self._run}
+        if request not in answers:
+            return self._worker.submit(self._refuse, request)
+        return self._worker.submit(answers[request], arguments, on_progress)
+
+    def close(self) -> None:
+        """Ends what runs, and waits for it."""
+        self._closing = True
+        self._worker.shutdown(wait=True, cancel_futures=True)
+
+    def _refuse(self, what: str) -> None:
+        raise SideFailed(
+            SIDE, f"expected to {what}, which a program that is launched as it is cannot be asked for. Leave it out."
+        )
+
+    def _prepare(self, arguments: Mapping[str, Any], on_progress: Report | None) -> dict[str, Any]:
+        if self._described is None:
+            self._described = self._describe()
+        asked = {
+            "precision": arguments["precision"],
+            "rounded": bool(arguments.get("round_hyper_parameters")),
+            "rates": dict(self._recorded.rates),
+        }
+        described = self._described
+        return {
+            "facts": {**described["facts"], "precision": arguments["precision"], "slots": described["slots"]},
+            "variables": dict(described["variables"]),
+            "prepared": json.dumps(asked, sort_keys=True),
+            "initial_slots": described["initial_slots"],
+            "own_values": described["own_values"],
+        }
+
+    def _describe(self) -> dict[str, Any]:
+        with self._launched("prepare", DESCRIBE, {}, 1, 0, None) as ranks:
+            told = _read_all(ranks, DESCRIBED)
+            first = next(each for each in told if not each["rank"])
+            trace = merge(read_ranks(str(ranks)), str(ranks.parent / "merged"), True)
+        if first["ranks"] != self._recorded.towers:
+            raise SideFailed(
+                SIDE,
+                f"expected {self._recorded.towers} ranks, one for each recorded tower, got {first['ranks']}. "
+                f"Launch as many, e.g. with torchrun --nproc_per_node {self._recorded.towers}.",
+            )
+        facts = {**trace.facts, "side": "torch_ddp", "combination": "port"}
+        return {**first, "facts": facts}
+
+    def _run(self, arguments: Mapping[str, Any], on_progress: Report | None) -> dict[str, Any]:
+        for name in NOT_OF_A_PROGRAM:
+            if arguments.get(name):
+                self._refuse(f"run with {name}")
+        steps, first = list(arguments["steps"]), self._recorded.first
+        asked = {**json.loads(arguments["prepared"]), "first": first}
+        asked.update((name, value) for name, value in arguments.items() if name not in OF_THE_PARENT)
+        # A program comes to a step by the steps before, on numbers of its own, as its schedule counts.
+        skip, count = steps[0] - first, steps[-1] - steps[0] + 1
+        with self._launched("run", REPLAY, asked, count, skip, on_progress) as ranks:
+            seen = _read_all(ranks, SEEN)
+            trace = merge(read_ranks(str(ranks)), str(ranks.parent / "merged"), True)
+            self._write(trace, arguments, asked, seen)
+        return {}
+
+    def _write(
+        self, trace: Trace, arguments: Mapping[str, Any], asked: Mapping[str, Any], seen: Sequence[dict[str, Any]]
+    ) -> None:
+        """Leaves a trace as a side does: with recorded numbers of steps, given names of inputs, quantities asked for."""
+        steps, keep = list(arguments["steps"]), set(arguments["quantities"])
+        if len(trace.facts.get("sections") or {}) > 1:
+            raise SideFailed(
+                SIDE, "expected a program with one optimizer that trains, got several. Prove it by its parts."
+            )
+        feeds, begun = Trace(arguments["feeds"]), Trace(arguments["start"]).init()
+        made = int(begun.read(GLOBAL_STEP)) if GLOBAL_STEP in begun else 0
+        unobserved = {"metric", "eval", "ema", "act"}
+        combined = _where_clipped(trace) if self._recorded.clipped else ""
+        if combined == "unseen":
+            unobserved.add("grad")
+        facts = {**trace.facts, "side": "torch_ddp", "combination": "port", "precision": asked["precision"]}
+        writer = TraceWriter(arguments["out"], trace.producer, facts, trace.variables)
+        writer.init(_all(trace.init()))
+        for number in steps:
+            tensors = _all(trace.step(number - steps[0]))
+            if self._recorded.clipped:
+                tensors = _with_clipped(tensors, combined)
+            tensors = joined_towers({name: value for name, value in tensors.items() if quantity_of(name) != "feed"})
+            tensors[GLOBAL_STEP] = np.array(made + number - steps[0], np.int64)
+            tensors.update(self._fed(feeds, number, asked["precision"]))
+            writer.step(number, {name: value for name, value in tensors.items() if quantity_of(name) in keep})
+        left = [each for rank in seen for each in rank["draws_left"]]
+        narrow = {what: place for rank in seen for what, place in rank["narrow"].items()}
+        told: dict[str, Any] = {"unobserved": sorted(unobserved), "narrow": narrow, "inputs": seen[0] if seen else {}}
+        writer.close(
+            ranks_agree=trace.facts.get("ranks_agree", True), **told, **({"draws_left": left[0]} if left else {})
+        )
+
+    def _fed(self, feeds: Trace, number: int, precision: str) -> Tensors:
+        """What each rank got in a step, which its program was checked to have taken."""
+        fed, towers = {}, self._recorded.towers
+        for text, value in _all(feeds.step(number)).items():
+            size = len(value) // towers
+            cast = value.astype(precision) if value.dtype.name in ("float32", "float64") else value
+            for tower in range(towers):
+                name = trace_name("feed", batch_input(text), tower=tower)
+                fed[name] = cast[tower * size : (tower + 1) * size]
+        return fed
+
+    @contextlib.contextmanager
+    def _launched(
+        self, request: str, kind: str, arguments: dict[str, Any], steps: int, skip: int, report: Report | None
+    ) -> Iterator[Path]:
+        """Runs the command until its ranks hold all steps; gives the folder of what they left."""
+        self._launches += 1
+        folder = (self._folder / "launches" / f"{self._launches:03d}-{request}").resolve()
+        asked = ProgramRequest(str(folder / "ranks"), kind, steps, skip, arguments)
+        with self._log.open("ab") as log:
+            try:
+                program = Program(
+                    self._command,
+                    asked,
+                    folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise SideFailed(
+                    SIDE, f"expected to start {self._command[0]}, got: {error.strerror}. Write a command that runs."
+                ) from error
+            with contextlib.closing(program):
+                self._follow(program, request, asked, report)
+        yield folder / "ranks"
+
+    def _follow(self, program: Program, request: str, asked: ProgramRequest, report: Report | None) -> None:
+        assert asked.steps is not None
+        ranks = Path(asked.ranks)
+        life: tuple[Any, ...] = ()
+        last = time.monotonic()
+        enough = 0.0
+        while True:
+            ended = program.poll()  # before what it left is looked at: nothing comes after its end
+            self._raise_refusal(request, ranks)
+            if self._closing:
+                raise SideFailed(SIDE, f"expected {task_of(request)}, but it was ended. Run again.")
+            left = read_ranks(asked.ranks)
+            done = len(left.steps())
+            if left.enough:
+                enough = enough or time.monotonic()
+                if ended is not None or time.monotonic() > enough + END_SECONDS:
+                    return
+            elif ended is not None:
+                raise self._ended(request, ended, left, asked)
+            now = (done, self._log.stat().st_size, len(os.listdir(ranks)), bool(enough))
+            if now != life:
+                life, last = now, time.monotonic()
+                if report:
+                    report(done, asked.steps)
+            if time.monotonic() > last + self._silence:
+                raise self._silent(program, request)
+            time.sleep(POLL_SECONDS)
+
+    def _raise_refusal(self, request: str, ranks: Path) -> None:
+        refused = _read_all(ranks, REFUSED)
+        if refused:
+            raise failure(SIDE, request, refused[0], "")
+
+    def _ended(self, request: str, status: int, left: Ranks, asked: ProgramRequest) -> SideFailed:
+        command, done = shlex.join(self._command), len(left.steps())
+        printed = last_words(self._log, LOG_LINES)
+        if status:
+            how = f"`{command}` ended with status {status}"
+            return SideFailed(
+                SIDE, f"expected {task_of(request)}, but {how}. Look above for why, and run again.", printed=printed
+            )
+        if not left.folders:
+            return SideFailed(
+                SIDE,
+                f"expected `{command}` to train, got no backward pass in any process of its own. "
+                "Name a command that trains with torch.",
+                printed=printed,
+            )
+        if len(left.folders) < left.world_size:
+            got = f"{len(left.folders)} of {left.world_size} ranks that train"
+        else:
+            got = f"{done}"
+        return SideFailed(
+            SIDE,
+            f"expected {asked.skip + (asked.steps or 0)} training steps of `{command}`, got {got}. "
+            "Have it train for as long, by its own options.",
+            printed=printed,
+        )
+
+    def _silent(self, program: Program, request: str) -> SideFailed:
+        return SideFailed(
+            SIDE,
+            f"expected a step or a line of output within {self._silence:g} s of {request!r}, got none; it was ended. "
+            "Look above for where it hung, or allow more with --timeout.",
+            printed=last_words(self._log, LOG_LINES),
+            hung=True,
+        )
+
+
+def joined_towers(tensors: Mapping[str, Any]) -> Tensors:
+    """Returns tensors with a rank's micro-batches added up, as its gradients are: towers "0.0" and "0.1" as "0".
+
+    A program divides each of their losses by their number, where the loss is a mean.
+    """
+    found: Tensors = {}
+    for text, value in tensors.items():
+        key = parse_key(text)
+        name = str(key._replace(tower=key.tower.partition(".")[0]))
+        found[name] = found[name] + value if name in found else value
+    return found
+
+
+def _where_clipped(trace: Trace) -> str:
+    """How clipping was seen: "clip" by a function of torch's, or "unseen"."""
+    seen = any(trace.step(number).names("clip") for number in trace.step_numbers)
+    return "clip" if seen else "unseen"
+
+
+def _with_clipped(tensors: Tensors, combined: str) -> Tensors:
+    """Returns a step's tensors with what the optimizer was given as clipped gradients, whoever clipped them."""
+    clipped = {str(parse_key(text)._replace(quantity="clip")): value for text, value in select(tensors, "grad").items()}
+    whole = {**clipped, **tensors}
+    # Clipped by the program's own hands, somewhere between the backward pass and the update.
+    return {text: value for text, value in whole.items() if combined != "unseen" or quantity_of(text) != "grad"}
+
+
+def _read_all(folder: Path, pattern: str) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob(pattern))]
+
+
+def _all(file: Any) -> Tensors:
+    return {name: file.read(name) for name in file.names()}

@@ -1,0 +1,335 @@
+"""Has a program train on what was recorded of another: its state before each step, its batches, its draws."""
+
+import contextlib
+import faulthandler
+import functools
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from parity.worker.program_request import ProgramRequest
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch_ddp.record.recorder import rank_and_world_size
+from torch_ddp.record.sections import Section
+from torch_ddp.record.stand_in import StandIn
+
+from parity.trace import TensorFile, Trace, batch_input, perturb, perturbations_of, trace_name, write_json
+from parity.worker.protocol import describe_error
+from torch_ddp.errors import TorchDdpError
+from torch_ddp.facts import describe_variables
+from torch_ddp.record.recorded_batches import RecordedBatches
+from torch_ddp.record.recorded_draws import INPUT, RecordedDraws, draws_in_order
+from torch_ddp.record.widen import Widened, widen_module, widen_program
+from torch_ddp.step.lazy_state import make_lazy_state
+from torch_ddp.step.learning_rate import take_recorded_rate
+from torch_ddp.step.optimizer import round_hyper_parameters, round_momenta
+from torch_ddp.step.trace_names import array
+from torch_ddp.step.training_state import TrainingState
+from torch_ddp.weights import named_statistics
+
+REFUSED_FILE = "refused-{}.json"
+SEEN_FILE = "seen-{}.json"
+DESCRIBED_FILE = "described-{}.json"
+MOST_OWN_VALUES = 4096  # elements of a buffer or constant that are told one by one, as of `torch_ddp.worker.rank`
+CAST_DTYPES = ("float32", "float64")
+MAKERS = ("from_numpy", "as_tensor", "tensor")  # of torch: how programs without loaders make batches of arrays
+
+State = dict[str, np.ndarray]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def telling(method: F) -> F:
+    """Has the parent know at once of whatever a method raises: the other ranks would wait for this one until it gives up."""
+
+    @functools.wraps(method)
+    def told(self: "Replayed", *arguments: Any) -> Any:
+        try:
+            return method(self, *arguments)
+        except Exception as error:
+            write_json(os.path.join(self.request.ranks, REFUSED_FILE.format(os.getpid())), describe_error(error))
+            raise
+
+    return told  # type: ignore[return-value]
+
+
+class Replayed(StandIn):
+    """Gives a program recorded numbers in place of its own.
+
+    Its arguments are those of a run of `torch_ddp.worker.rank.RankServer`: `feeds`, `start`, `follow`, `steps`,
+    `recorded_counters`, `partly`, `perturbations`, `random_seed`; beside them `first`, the number of the recorded step that
+    is the program's first; `precision`; `rounded`, whether hyper-parameters are rounded to float32; `rates`, dict of step
+    to recorded learning rate, taken where the program's own is off by float32's rounding only.
+
+    Args:
+      request: that the program runs under.
+    """
+
+    def __init__(self, request: ProgramRequest) -> None:
+        super().__init__(request)
+        self._asked = request.arguments
+        self._steps = [number - self._asked["first"] for number in self._asked["steps"]]
+        self._perturbations = perturbations_of(self._asked.get("perturbations") or ())
+        self._widened: Widened | None = widen_program() if self._asked["precision"] == "float64" else None
+        self._batches: RecordedBatches | None = None
+        self._sections: list[Section] = []
+        self._state: TrainingState | None = None
+        self._own: State = {}
+        self._draws_left: list[str] = []
+        self._paused = False
+        if hasattr(signal, "SIGUSR1"):
+            faulthandler.register(signal.SIGUSR1, all_threads=True)
+        self._watch_makers()
+        self._watch_loaders()
+
+    def module_made(self, module: nn.Module) -> None:
+        """Widens what a wrapper holds, where that is asked for."""
+        if self._widened is not None:
+            widen_module(module)
+
+    def optimizer_made(self, section: Section) -> None:
+        """Remembers the optimizer."""
+        self._sections.append(section)
+
+    @telling
+    def replace_batch(self, loader: Any, batch: Any) -> Any:
+        """Returns a training batch with the recorded numbers in it."""
+        if not self._trains():
+            return batch
+        return self._recorded().in_place_of(batch)
+
+    @contextlib.contextmanager
+    def around_step(self, number: int) -> Iterator[None]:
+        """Has random functions give the step's recorded draws, where there are any."""
+        draws = self._draws(number) if number in self._steps else {}
+        if not draws:
+            yield
+            return
+        with RecordedDraws(draws_in_order(draws), self._draws_left):
+            yield
+
+    @telling
+    def before_forward(self, number: int, sections: Sequence[Section]) -> None:
+        """Loads the recorded state before a step."""
+        state = self._training_state(sections)
+        if number not in self._steps:
+            return
+        asked, recorded = self._asked, number + self._asked["first"]
+        follow = Trace(asked["follow"]) if asked.get("follow") else None
+        if number == self._steps[0]:
+            start = _all(Trace(asked["start"]).init())
+            kept = {name: value for name, value in self._own.items() if name not in start}
+            state.load({**kept, **(start if follow else perturb(start, self._perturbations, 0, asked["precision"]))})
+            if asked.get("random_seed") is not None:
+                _seed(1000 * asked["random_seed"] + rank_and_world_size()[0])
+        if follow is not None and recorded in follow.step_numbers:
+            followed = perturb(_all(follow.step(recorded)), self._perturbations, recorded, asked["precision"])
+            held = state.read() if asked.get("partly") else self._own
+            kept = {name: value for name, value in held.items() if name not in followed}
+            state.load({**kept, **followed}, bool(asked.get("recorded_counters")))
+
+    def before_update(self, section: Section, number: int) -> None:
+        """Takes the recorded learning rate where the program's own is that but for rounding."""
+        rate = (self._asked.get("rates") or {}).get(str(number + self._asked["first"]))
+        if rate is not None:
+            take_recorded_rate(section.optimizer, rate)
+
+    @telling
+    def after_update(self, section: Section, number: int) -> None:
+        """Checks that the step took its whole shard, and leaves what is known of this rank."""
+        if self._state is not None:
+            self._state.global_step += 1
+        if number not in self._steps:
+            return
+        batches = self._recorded()
+        batches.check(number)
+        seen = {
+            "places": {name: place.path for name, place in batches.places.items()},
+            "notes": batches.notes,
+            "draws_left": self._draws_left[:1],
+            "narrow": self._widened.narrow if self._widened else {},
+        }
+        write_json(os.path.join(self.request.ranks, SEEN_FILE.format(os.getpid())), seen)
+
+    def _training_state(self, sections: Sequence[Section]) -> TrainingState:
+        if self._state is None:
+            section = the_one(sections)
+            model = joined(section.models)
+            if self._widened is not None:
+                widen_module(model)
+            if self._asked["rounded"]:
+                round_hyper_parameters(section.optimizer)
+                round_momenta(model)
+            # What is not loaded begins as the program makes it, the first step of its optimizer included.
+            if _has_slots(self._asked):
+                make_lazy_state(section.optimizer)
+            self._state = TrainingState(model, section.optimizer)
+            self._own = own_values(model)
+        return self._state
+
+    def _recorded(self) -> RecordedBatches:
+        if self._batches is None:
+            self._batches = RecordedBatches(self._shard, self._shard(self._steps[0]) or {})
+        return self._batches
+
+    def _shard(self, step: int) -> State | None:
+        if step not in self._steps:
+            return None
+        return {name: value for name, value in self._inputs(step).items() if not INPUT.fullmatch(name)}
+
+    def _draws(self, step: int) -> dict[str, Tensor]:
+        return {name: torch.from_numpy(value) for name, value in self._inputs(step).items() if INPUT.fullmatch(name)}
+
+    def _inputs(self, step: int) -> State:
+        """This rank's piece of what is fed in a step, draws among it."""
+        number, precision = step + self._asked["first"], self._asked["precision"]
+        batch = perturb(_all(Trace(self._asked["feeds"]).step(number)), self._perturbations, number, precision)
+        rank, ranks = rank_and_world_size()
+        shard = {}
+        for text, value in batch.items():
+            size = len(value) // ranks
+            piece = value[rank * size : (rank + 1) * size]
+            shard[batch_input(text)] = piece.astype(precision) if piece.dtype.name in CAST_DTYPES else np.array(piece)
+        return shard
+
+    def _trains(self) -> bool:
+        # Batches of an evaluation are the program's own.
+        models = [model for section in self._sections for model in section.models.values()]
+        return torch.is_grad_enabled() and all(model.training for model in models)
+
+    def _watch_makers(self) -> None:
+        for name in MAKERS:
+            setattr(torch, name, self._watched(getattr(torch, name)))
+
+    def _watched(self, make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        @functools.wraps(make)
+        def made(data: Any, *arguments: Any, **named: Any) -> Tensor:
+            tensor = make(data, *arguments, **named)
+            # What a loader makes of arrays is replaced when it yields; what is made of tensors is no batch's beginning.
+            if self._paused or isinstance(data, Tensor) or not tensor.ndim or not self._sections or not self._trains():
+                return tensor
+            self._paused = True
+            try:
+                return self._replace_array(tensor)
+            finally:
+                self._paused = False
+
+        return made
+
+    def _watch_loaders(self) -> None:
+        # Samplers shuffle within: no recorded draw is theirs, and what loaders make of arrays is replaced when they yield.
+        for owner, name in ((DataLoader, "__iter__"), (_BaseDataLoaderIter, "__next__")):
+            setattr(owner, name, self._untouched(getattr(owner, name)))
+
+    def _untouched(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def called(*arguments: Any) -> Any:
+            paused, self._paused = self._paused, True
+            try:
+                with torch._C.DisableTorchFunction():
+                    return method(*arguments)
+            finally:
+                self._paused = paused
+
+        return called
+
+    @telling
+    def _replace_array(self, tensor: Tensor) -> Tensor:
+        return self._recorded().in_place_of_array(tensor)
+
+
+class Described(StandIn):
+    """Tells the parent what a program trains, before it has begun, and lets it go on as it is.
+
+    Args:
+      request: that the program runs under.
+    """
+
+    def before_forward(self, number: int, sections: Sequence[Section]) -> None:
+        """Leaves the description of this rank."""
+        if number:
+            return
+        section = the_one(sections)
+        model = joined(section.models)
+        own = own_values(model)
+        trained = {trace_name("var", name) for name, value in model.named_parameters() if value.requires_grad}
+        make_lazy_state(section.optimizer)
+        state = TrainingState(model, section.optimizer)
+        slots = {name: value for name, value in state.read().items() if name.startswith("slot/") and value.size}
+        described = {
+            "rank": rank_and_world_size()[0],
+            "ranks": rank_and_world_size()[1],
+            # As pairs: JSON is written with sorted keys, and names are joined by the order in which the model has them.
+            "variables": list(describe_variables(model).items()),
+            "slots": sorted({name.split("/")[1] for name in slots}),
+            "initial_slots": {name: [float(value.min()), float(value.max())] for name, value in slots.items()},
+            "own_values": {
+                name: value.reshape(-1).tolist()
+                for name, value in own.items()
+                if name not in trained and value.size <= MOST_OWN_VALUES
+            },
+        }
+        write_json(os.path.join(self.request.ranks, DESCRIBED_FILE.format(os.getpid())), described)
+
+
+class Together(nn.Module):
+    """The modules that one optimizer trains as one, under the names that a recording has for them.
+
+    Args:
+      models: dict of prefix, "encoder." for one, to module.
+    """
+
+    def __init__(self, models: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        for prefix, model in models.items():
+            self._modules[prefix.rstrip(".")] = model
+
+
+def joined(models: Mapping[str, nn.Module]) -> nn.Module:
+    """Returns the one module that is trained, or all of them in one."""
+    return models[""] if list(models) == [""] else Together(models)
+
+
+def the_one(sections: Sequence[Section]) -> Section:
+    """Returns the only optimizer of a program.
+
+    Raises:
+      TorchDdpError: it has several, or it trains no module.
+    """
+    if len(sections) == 1 and sections[0].models:
+        return sections[0]
+    got = f"{len(sections)} of them" if len(sections) != 1 else "one whose parameters are of no module"
+    raise TorchDdpError(
+        f"replay: expected a program with one optimizer over a module's parameters, got {got}. "
+        "Prove such a port by its parts: `parity replay --torch --loss --step`."
+    )
+
+
+def own_values(model: nn.Module) -> State:
+    """Returns copies of weights and statistics by trace name."""
+    own = {trace_name("stat", name): array(value) for name, value in named_statistics(model).items()}
+    own.update((trace_name("var", name), array(value)) for name, value in model.named_parameters())
+    return own
+
+
+def _has_slots(asked: Mapping[str, Any]) -> bool:
+    traces = [Trace(asked["start"]).init()]
+    if asked.get("follow"):
+        follow = Trace(asked["follow"])
+        traces += [follow.step(number) for number in follow.step_numbers[:1]]
+    return any(file.names("slot") for file in traces)
+
+
+def _all(file: TensorFile) -> State:
+    return {name: file.read(name) for name in file.names()}
+
+
+def _seed(number: int) -> None:
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)
