@@ -12,6 +12,8 @@ from parity.trace.safetensors import write_json
 
 REQUEST_VARIABLE = "PARITY_PROGRAM_REQUEST"  # names the file
 RECORD = "record"  # the kind of a request that only observes
+DESCRIBE = "describe"  # tells what the program trains as well
+REPLAY = "replay"  # gives it recorded numbers in place of its own
 
 
 @dataclasses.dataclass(frozen=True)

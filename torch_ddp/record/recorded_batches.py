@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_ddp.errors import TorchDdpError
 
-WHOLE = "batch"  # what a batch that is one tensor is called
+WHOLE = "0"  # what a batch that is one tensor is called, as in `batches`
 # What a loader may yield in another layout than was recorded, tried in this order: axes of the recorded array.
 PERMUTATIONS = {4: ((0, 3, 1, 2), (0, 2, 3, 1))}  # NHWC to NCHW, and back
 BY_ORDER = "by their order, for nothing else tells them apart"

@@ -11,20 +11,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from parity.worker.program_request import ProgramRequest
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
-from torch_ddp.record.recorder import rank_and_world_size
-from torch_ddp.record.sections import Section
-from torch_ddp.record.stand_in import StandIn
 
 from parity.trace import TensorFile, Trace, batch_input, perturb, perturbations_of, trace_name, write_json
+from parity.worker.program_request import ProgramRequest
 from parity.worker.protocol import describe_error
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.facts import describe_variables
 from torch_ddp.record.recorded_batches import RecordedBatches
 from torch_ddp.record.recorded_draws import INPUT, RecordedDraws, draws_in_order
+from torch_ddp.record.recorder import rank_and_world_size
+from torch_ddp.record.sections import Section
+from torch_ddp.record.stand_in import StandIn
 from torch_ddp.record.widen import Widened, widen_module, widen_program
 from torch_ddp.step.lazy_state import make_lazy_state
 from torch_ddp.step.learning_rate import take_recorded_rate

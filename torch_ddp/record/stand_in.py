@@ -18,12 +18,13 @@ step that a loss scale skips has no `before_update`. Two optimizers that step af
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from parity.worker.program_request import RECORD, ProgramRequest
+from parity.worker.program_request import DESCRIBE, RECORD, REPLAY, ProgramRequest
 
 if TYPE_CHECKING:
     from torch_ddp.record.sections import Section
@@ -63,7 +64,12 @@ class StandIn:
         """Is called when an optimizer's step has ended and is recorded."""
 
 
-STAND_INS: dict[str, Callable[[ProgramRequest], StandIn]] = {RECORD: StandIn}
+# "module:class", imported when asked for: what replays needs more of torch_ddp than what observes.
+STAND_INS = {
+    RECORD: f"{__name__}:StandIn",
+    DESCRIBE: "torch_ddp.record.replayed:Described",
+    REPLAY: "torch_ddp.record.replayed:Replayed",
+}
 
 
 def make_stand_in(request: ProgramRequest) -> StandIn:
@@ -76,4 +82,6 @@ def make_stand_in(request: ProgramRequest) -> StandIn:
         raise ValueError(
             f"request: expected a kind among {', '.join(sorted(STAND_INS))}, got {request.kind!r}. Use one version."
         )
-    return STAND_INS[request.kind](request)
+    module, _, name = STAND_INS[request.kind].partition(":")
+    made: StandIn = getattr(importlib.import_module(module), name)(request)
+    return made

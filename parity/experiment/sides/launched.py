@@ -19,10 +19,9 @@ from parity.trace import GLOBAL_STEP, Trace, TraceWriter, batch_input, parse_key
 from parity.trace.arrays import Tensors
 from parity.worker.failures import SideFailed, failure, last_words, task_of
 from parity.worker.process import LOG_LINES
-from parity.worker.program_request import ProgramRequest
+from parity.worker.program_request import DESCRIBE, REPLAY, ProgramRequest
 
 SIDE = "torch"
-DESCRIBE, REPLAY = "describe", "replay"  # kinds of requests, see `torch_ddp.record.replayed`
 REFUSED, DESCRIBED, SEEN = "refused-*.json", "described-*.json", "seen-*.json"
 POLL_SECONDS = 0.05
 END_SECONDS = 10.0  # in which a program may end by itself once all is recorded

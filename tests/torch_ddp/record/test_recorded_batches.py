@@ -99,10 +99,10 @@ def test_in_float64_a_loader_of_float32_yields_float64():
         (
             {"x": np.ones((4, 2))},
             torch.zeros(4, 3),
-            r"'x' float64 \[4, 2\], as each rank is to, got batch float32 \[4, 3\]",
+            r"'x' float64 \[4, 2\], as each rank is to, got 0 float32 \[4, 3\]",
         ),
-        ({"x": np.ones(4)}, torch.zeros(4, dtype=torch.int64), r"read 'x' float64 \[4\].*got batch int64 \[4\]"),
-        ({"x": np.ones(4)}, torch.zeros(3), r"got batch float32 \[3\]"),
+        ({"x": np.ones(4)}, torch.zeros(4, dtype=torch.int64), r"read 'x' float64 \[4\].*got 0 int64 \[4\]"),
+        ({"x": np.ones(4)}, torch.zeros(3), r"got 0 float32 \[3\]"),
         ({"x": np.ones(4)}, "text", "got a batch without tensors"),
         (
             {"x": np.ones(4)},
