@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
       arguments: the words after the program's name; by default the process's own.
     """
-    words, command = _apart(list(sys.argv[1:] if arguments is None else arguments))
+    words, command = _split_command(list(sys.argv[1:] if arguments is None else arguments))
     parsed = _parser().parse_args(words)
     if command is not None:
         parsed.command = command
@@ -83,8 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _failed(parsed, error)
 
 
-def _apart(words: list[str]) -> tuple[list[str], list[str] | None]:
-    """Takes the command behind "--" from the words of `parity replay`: argparse would give it the options before as well."""
+def _split_command(words: list[str]) -> tuple[list[str], list[str] | None]:
+    """Splits the command behind "--" off the words of `parity replay`: argparse would give it the options before as well."""
     if words[:1] != ["replay"] or "--" not in words:
         return words, None
     place = words.index("--")

@@ -13,7 +13,7 @@ from torch_ddp.errors import TorchDdpError
 WHOLE = "0"  # what a batch that is one tensor is called, as in `batches`
 # What a loader may yield in another layout than was recorded, tried in this order: axes of the recorded array.
 PERMUTATIONS = {4: ((0, 3, 1, 2), (0, 2, 3, 1))}  # NHWC to NCHW, and back
-BY_ORDER = "by their order, for nothing else tells them apart"
+BY_ORDER = "by their order, for nothing else distinguishes them"
 
 
 class Leaf(NamedTuple):
@@ -100,7 +100,7 @@ class RecordedBatches:
             if place is None or _shape(made) != (place.examples, *place.shape) or not _same_kind(made, array):
                 continue
             # Those of one shape in turn: the one that is behind comes next.
-            if any(self._taken[other] < self._taken[name] for other in self._alike(name)):
+            if any(self._taken[other] < self._taken[name] for other in self._same_shape(name)):
                 continue
             self.places[name] = place
             piece = self._next(name, made)
@@ -126,7 +126,7 @@ class RecordedBatches:
                     "Give the program the recorded batch size."
                 )
 
-    def _alike(self, name: str) -> list[str]:
+    def _same_shape(self, name: str) -> list[str]:
         shape, kind = self._like[name].shape, self._like[name].dtype.kind
         return [each for each, array in self._like.items() if (array.shape, array.dtype.kind) == (shape, kind)]
 
@@ -152,22 +152,22 @@ class RecordedBatches:
                 left.remove(named[0])
         while self.missing:
             name = self.missing[0]
-            alike = [each for each in self.missing if _is_like(self._like[each], self._like[name])]
+            equal = [each for each in self.missing if _is_like(self._like[each], self._like[name])]
             fitting = [(leaf, place) for leaf in left if (place := _place(leaf, self._like[name]))]
             if not fitting:
                 raise TorchDdpError(self._left_over())
-            if len(fitting) != len(alike):
+            if len(fitting) != len(equal):
                 raise TorchDdpError(
-                    f"feeds: expected one tensor of the program's batches for {' and '.join(map(repr, alike))}, "
+                    f"feeds: expected one tensor of the program's batches for {' and '.join(map(repr, equal))}, "
                     f"{_described(self._like[name])} each, got {', '.join(leaf.path for leaf, _ in fitting)}. "
                     'Say which it is: [mapping.feed] NAME = "PATH".'
                 )
-            for each, (leaf, place) in zip(alike, fitting, strict=True):
+            for each, (leaf, place) in zip(equal, fitting, strict=True):
                 self.places[each] = place
                 left.remove(leaf)
-            if len(alike) > 1:
-                pairs = ", ".join(f"{each} is {self.places[each].path}" for each in alike)
-                self.notes.append(f"inputs of one shape were joined {BY_ORDER}: {pairs}")
+            if len(equal) > 1:
+                pairs = ", ".join(f"{each} is {self.places[each].path}" for each in equal)
+                self.notes.append(f"inputs of one shape were matched {BY_ORDER}: {pairs}")
         stays = [leaf.path for leaf in left if _shape(leaf.value)]
         if stays:
             self.notes.append(f"the program's own numbers stay in {', '.join(stays)}, for which nothing was recorded")

@@ -15,7 +15,17 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from parity.trace import TensorFile, Trace, batch_input, perturb, perturbations_of, trace_name, write_json
+from parity.trace import (
+    TensorFile,
+    Trace,
+    batch_input,
+    parse_key,
+    perturb,
+    perturbations_of,
+    quantity_of,
+    trace_name,
+    write_json,
+)
 from parity.worker.program_request import ProgramRequest
 from parity.worker.protocol import describe_error
 from torch_ddp.errors import TorchDdpError
@@ -48,14 +58,14 @@ def telling(method: F) -> F:
     """Has the parent know at once of whatever a method raises: the other ranks would wait for this one until it gives up."""
 
     @functools.wraps(method)
-    def told(self: "Replayed", *arguments: Any) -> Any:
+    def reporting(self: "Replayed", *arguments: Any) -> Any:
         try:
             return method(self, *arguments)
         except Exception as error:
             write_json(os.path.join(self.request.ranks, REFUSED_FILE.format(os.getpid())), describe_error(error))
             raise
 
-    return told  # type: ignore[return-value]
+    return reporting  # type: ignore[return-value]
 
 
 class Replayed(StandIn):
@@ -260,13 +270,13 @@ class Described(StandIn):
         trained = {trace_name("var", name) for name, value in model.named_parameters() if value.requires_grad}
         make_lazy_state(section.optimizer)
         state = TrainingState(model, section.optimizer)
-        slots = {name: value for name, value in state.read().items() if name.startswith("slot/") and value.size}
+        slots = {name: value for name, value in state.read().items() if quantity_of(name) == "slot" and value.size}
         described = {
             "rank": rank_and_world_size()[0],
             "ranks": rank_and_world_size()[1],
             # As pairs: JSON is written with sorted keys, and names are joined by the order in which the model has them.
             "variables": list(describe_variables(model).items()),
-            "slots": sorted({name.split("/")[1] for name in slots}),
+            "slots": sorted({parse_key(name).slot for name in slots}),
             "initial_slots": {name: [float(value.min()), float(value.max())] for name, value in slots.items()},
             "own_values": {
                 name: value.reshape(-1).tolist()

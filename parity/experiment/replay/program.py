@@ -45,8 +45,8 @@ def replay_program(
     name = part.name
     port = Port("", {name: OF_THE_PROGRAM}, {name: OF_THE_PROGRAM}, [], silence)
     rates = {str(number): part.rate(number) for number in part.steps if part.recorded_rate(number) is not None}
-    told = Recorded(part.steps[0], part.towers, bool(part.facts.get("clipped")), rates)
-    with contextlib.closing(LaunchedProgram(command, told, out, silence)) as program:
+    training = Recorded(part.steps[0], part.towers, bool(part.facts.get("clipped")), rates)
+    with contextlib.closing(LaunchedProgram(command, training, out, silence)) as program:
         return replay(recorded, port, mapping_file, out, tick, in_detail, levels, program)
 
 

@@ -21,10 +21,10 @@ from parity.worker.failures import SideFailed, failure, last_words, task_of
 from parity.worker.process import LOG_LINES
 from parity.worker.program_request import DESCRIBE, REPLAY, ProgramRequest
 
-SIDE = "torch"
+TORCH_SIDE = "torch"  # in messages
 REFUSED, DESCRIBED, SEEN = "refused-*.json", "described-*.json", "seen-*.json"
-POLL_SECONDS = 0.05
-END_SECONDS = 10.0  # in which a program may end by itself once all is recorded
+LOOK_SECONDS = 0.05
+LEAVE_SECONDS = 10.0  # in which a program may end by itself once all is recorded
 # What is asked of a step that only this project's own step can do.
 NOT_OF_A_PROGRAM = ("noise", "cut", "uncut", "detached")
 # Of a run of the side's own, and not of the request that its ranks get.
@@ -59,7 +59,7 @@ class LaunchedProgram:
       silence: seconds without a step or a line of output after which a launch is ended.
     """
 
-    side = SIDE
+    side = TORCH_SIDE
 
     def __init__(self, command: Sequence[str], recorded: Recorded, folder: Path, silence: float) -> None:
         self._command, self._recorded, self._folder, self._silence = list(command), recorded, folder, silence
@@ -86,7 +86,7 @@ class LaunchedProgram:
 
     def _refuse(self, what: str) -> None:
         raise SideFailed(
-            SIDE, f"expected to {what}, which a program that is launched as it is cannot be asked for. Leave it out."
+            TORCH_SIDE, f"expected to {what}, which a program that is launched as it is cannot do. Leave it out."
         )
 
     def _prepare(self, arguments: Mapping[str, Any], on_progress: Report | None) -> dict[str, Any]:
@@ -108,12 +108,12 @@ class LaunchedProgram:
 
     def _describe(self) -> dict[str, Any]:
         with self._launched("prepare", DESCRIBE, {}, 1, 0, None) as ranks:
-            told = _read_all(ranks, DESCRIBED)
-            first = next(each for each in told if not each["rank"])
+            found = _read_all(ranks, DESCRIBED)
+            first = next(each for each in found if not each["rank"])
             trace = merge(read_ranks(str(ranks)), str(ranks.parent / "merged"), True)
         if first["ranks"] != self._recorded.towers:
             raise SideFailed(
-                SIDE,
+                TORCH_SIDE,
                 f"expected {self._recorded.towers} ranks, one for each recorded tower, got {first['ranks']}. "
                 f"Launch as many, e.g. with torchrun --nproc_per_node {self._recorded.towers}.",
             )
@@ -142,7 +142,7 @@ class LaunchedProgram:
         steps, keep = list(arguments["steps"]), set(arguments["quantities"])
         if len(trace.facts.get("sections") or {}) > 1:
             raise SideFailed(
-                SIDE, "expected a program with one optimizer that trains, got several. Prove it by its parts."
+                TORCH_SIDE, "expected a program with one optimizer that trains, got several. Prove it by its parts."
             )
         feeds, begun = Trace(arguments["feeds"]), Trace(arguments["start"]).init()
         made = int(begun.read(GLOBAL_STEP)) if GLOBAL_STEP in begun else 0
@@ -163,9 +163,9 @@ class LaunchedProgram:
             writer.step(number, {name: value for name, value in tensors.items() if quantity_of(name) in keep})
         left = [each for rank in seen for each in rank["draws_left"]]
         narrow = {what: place for rank in seen for what, place in rank["narrow"].items()}
-        told: dict[str, Any] = {"unobserved": sorted(unobserved), "narrow": narrow, "inputs": seen[0] if seen else {}}
+        known: dict[str, Any] = {"unobserved": sorted(unobserved), "narrow": narrow, "inputs": seen[0] if seen else {}}
         writer.close(
-            ranks_agree=trace.facts.get("ranks_agree", True), **told, **({"draws_left": left[0]} if left else {})
+            ranks_agree=trace.facts.get("ranks_agree", True), **known, **({"draws_left": left[0]} if left else {})
         )
 
     def _fed(self, feeds: Trace, number: int, precision: str) -> Tensors:
@@ -200,7 +200,8 @@ class LaunchedProgram:
                 )
             except OSError as error:
                 raise SideFailed(
-                    SIDE, f"expected to start {self._command[0]}, got: {error.strerror}. Write a command that runs."
+                    TORCH_SIDE,
+                    f"expected to start {self._command[0]}, got: {error.strerror}. Write a command that runs.",
                 ) from error
             with contextlib.closing(program):
                 self._follow(program, request, asked, report)
@@ -216,12 +217,12 @@ class LaunchedProgram:
             ended = program.poll()  # before what it left is looked at: nothing comes after its end
             self._raise_refusal(request, ranks)
             if self._closing:
-                raise SideFailed(SIDE, f"expected {task_of(request)}, but it was ended. Run again.")
+                raise SideFailed(TORCH_SIDE, f"expected {task_of(request)}, but it was ended. Run again.")
             left = read_ranks(asked.ranks)
             done = len(left.steps())
             if left.enough:
                 enough = enough or time.monotonic()
-                if ended is not None or time.monotonic() > enough + END_SECONDS:
+                if ended is not None or time.monotonic() > enough + LEAVE_SECONDS:
                     return
             elif ended is not None:
                 raise self._ended(request, ended, left, asked)
@@ -232,12 +233,12 @@ class LaunchedProgram:
                     report(done, asked.steps)
             if time.monotonic() > last + self._silence:
                 raise self._silent(program, request)
-            time.sleep(POLL_SECONDS)
+            time.sleep(LOOK_SECONDS)
 
     def _raise_refusal(self, request: str, ranks: Path) -> None:
         refused = _read_all(ranks, REFUSED)
         if refused:
-            raise failure(SIDE, request, refused[0], "")
+            raise failure(TORCH_SIDE, request, refused[0], "")
 
     def _ended(self, request: str, status: int, left: Ranks, asked: ProgramRequest) -> SideFailed:
         command, done = shlex.join(self._command), len(left.steps())
@@ -245,11 +246,13 @@ class LaunchedProgram:
         if status:
             how = f"`{command}` ended with status {status}"
             return SideFailed(
-                SIDE, f"expected {task_of(request)}, but {how}. Look above for why, and run again.", printed=printed
+                TORCH_SIDE,
+                f"expected {task_of(request)}, but {how}. Look above for why, and run again.",
+                printed=printed,
             )
         if not left.folders:
             return SideFailed(
-                SIDE,
+                TORCH_SIDE,
                 f"expected `{command}` to train, got no backward pass in any process of its own. "
                 "Name a command that trains with torch.",
                 printed=printed,
@@ -259,7 +262,7 @@ class LaunchedProgram:
         else:
             got = f"{done}"
         return SideFailed(
-            SIDE,
+            TORCH_SIDE,
             f"expected {asked.skip + (asked.steps or 0)} training steps of `{command}`, got {got}. "
             "Have it train for as long, by its own options.",
             printed=printed,
@@ -267,7 +270,7 @@ class LaunchedProgram:
 
     def _silent(self, program: Program, request: str) -> SideFailed:
         return SideFailed(
-            SIDE,
+            TORCH_SIDE,
             f"expected a step or a line of output within {self._silence:g} s of {request!r}, got none; it was ended. "
             "Look above for where it hung, or allow more with --timeout.",
             printed=last_words(self._log, LOG_LINES),

@@ -54,7 +54,7 @@ def test_order_decides_where_nothing_else_does_and_is_told():
     got = batches.in_place_of((torch.zeros(4), torch.zeros(4)))
     assert [each[0].item() for each in got] == [1.0, 2.0]
     assert batches.notes == [
-        "inputs of one shape were joined by their order, for nothing else tells them apart: first is 0, second is 1"
+        "inputs of one shape were matched by their order, for nothing else distinguishes them: first is 0, second is 1"
     ]
 
 
