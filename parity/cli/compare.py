@@ -27,12 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compares the traces and prints the report; returns the exit code."""
     from parity.experiment.compare import compare_traces
+    from parity.experiment.replay.program import compare_kept, is_like
     from parity.report import report
 
     claim_report_files(arguments)
     with progress(arguments.quiet) as tick:
         in_detail = shows_tensors(arguments)
-        result = compare_traces(arguments.reference, arguments.candidate, arguments.map, in_detail, tick)
+        # Recorded like the reference it is judged as a replay is, in lockstep and by two levels.
+        judge = compare_kept if is_like(arguments.reference, arguments.candidate) else compare_traces
+        result = judge(arguments.reference, arguments.candidate, arguments.map, in_detail, tick)
     title = f"{arguments.reference} and {arguments.candidate}"
     write_report_files(arguments, result, title)
     report(result, title, arguments.quiet, arguments.verbose)

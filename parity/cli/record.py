@@ -14,7 +14,7 @@ END_SECONDS = 10.0  # seconds in which a script may write its checkpoint and the
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
     parser.usage = (
-        "parity record [--steps N] [--skip N] [--gpus N] [--out DIR] [--no-shadow] [--tf-python PATH] "
+        "parity record [--steps N] [--skip N] [--gpus N] [--out DIR] [--no-shadow] [--tf-python PATH] [--like TRACE] "
         "(-- SCRIPT ARGS… | -m MODULE ARGS… | -- torchrun|python|accelerate ARGS…)"
     )
     parser.add_argument("--steps", type=int, metavar="N", help="end after N recorded training steps, with exit code 0")
@@ -39,6 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="interpreter that the script runs in, e.g. of a Python 3.7 environment (default: $PARITY_TF_PYTHON, this)",
     )
     parser.add_argument(
+        "--like",
+        type=Path,
+        metavar="TRACE",
+        help="train a PyTorch program on what a trace recorded: its state before each step, its batches, its draws",
+    )
+    parser.add_argument("--map", type=Path, metavar="FILE", help="of --like: a file with [mapping] tables")
+    parser.add_argument(
         "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module, as python -m"
     )
     parser.add_argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="the script and its own arguments")
@@ -54,7 +61,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     program = _program(arguments)
     if program:
-        return _record_program(arguments, program)
+        return (_record_like if arguments.like else _record_program)(arguments, program)
+    if arguments.like:
+        print(
+            "parity: record: expected a PyTorch program behind --like, e.g. `-- torchrun --nproc_per_node 2 train.py`, "
+            "got a script of TensorFlow. Record it without --like.",
+            file=sys.stderr,
+        )
+        return 2
     try:
         command = _command(arguments)
     except CommandError as error:
@@ -99,6 +113,21 @@ def _record_program(arguments: argparse.Namespace, command: list[str]) -> int:
             f"record: expected --steps from 1 and --skip from 0, got {arguments.steps} and {arguments.skip}."
         )
     return record_program(command, arguments.out or _stem_of_program(command), arguments.steps, arguments.skip)
+
+
+def _record_like(arguments: argparse.Namespace, command: list[str]) -> int:
+    from parity.cli.errors import CommandError
+    from parity.cli.output import progress
+    from parity.experiment.replay.program import record_like
+
+    if arguments.steps is not None or arguments.skip:
+        raise CommandError("record: expected the steps of --like, got --steps or --skip as well. Leave them out.")
+    out = Path(arguments.out or _stem_of_program(command))
+    with progress(False) as tick:
+        trace = record_like(arguments.like, command, arguments.map, out, tick)
+    print(f"record: {len(trace.step_numbers)} steps of {trace.facts['ranks']} ranks in {out}", file=sys.stderr)
+    print(f"record: judge them by `parity compare {arguments.like} {out}`", file=sys.stderr)
+    return 0
 
 
 def _stem_of_program(command: list[str]) -> str:

@@ -24,6 +24,7 @@ from parity.trace import (
     perturbations_of,
     quantity_of,
     trace_name,
+    write_forward,
     write_json,
 )
 from parity.worker.program_request import ProgramRequest
@@ -36,6 +37,7 @@ from torch_ddp.record.recorder import rank_and_world_size
 from torch_ddp.record.sections import Section
 from torch_ddp.record.stand_in import StandIn
 from torch_ddp.record.widen import Widened, widen_module, widen_program
+from torch_ddp.step.forward_watch import ForwardWatch
 from torch_ddp.step.lazy_state import make_lazy_state
 from torch_ddp.step.learning_rate import take_recorded_rate
 from torch_ddp.step.optimizer import round_hyper_parameters, round_momenta
@@ -74,7 +76,8 @@ class Replayed(StandIn):
     Its arguments are those of a run of `torch_ddp.worker.rank.RankServer`: `feeds`, `start`, `follow`, `steps`,
     `recorded_counters`, `partly`, `perturbations`, `random_seed`; beside them `first`, the number of the recorded step that
     is the program's first; `precision`; `rounded`, whether hyper-parameters are rounded to float32; `rates`, dict of step
-    to recorded learning rate, taken where the program's own is off by float32's rounding only.
+    to recorded learning rate, taken where the program's own is off by float32's rounding only; `forward`, where the forward
+    pass of a rank is wanted: its `tower`, with the number of a micro-batch behind a point, `gradients`, and `out`.
 
     Args:
       request: that the program runs under.
@@ -91,6 +94,8 @@ class Replayed(StandIn):
         self._state: TrainingState | None = None
         self._own: State = {}
         self._draws_left: list[str] = []
+        self._watch: ForwardWatch | None = None
+        self._watching = contextlib.ExitStack()
         self._paused = False
         if hasattr(signal, "SIGUSR1"):
             faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -125,23 +130,37 @@ class Replayed(StandIn):
 
     @telling
     def before_forward(self, number: int, sections: Sequence[Section]) -> None:
-        """Loads the recorded state before a step."""
+        """Loads the recorded state before a step, and begins to watch its forward pass where that is wanted."""
         state = self._training_state(sections)
         if number not in self._steps:
             return
-        asked, recorded = self._asked, number + self._asked["first"]
-        follow = Trace(asked["follow"]) if asked.get("follow") else None
         if number == self._steps[0]:
-            start = _all(Trace(asked["start"]).init())
-            kept = {name: value for name, value in self._own.items() if name not in start}
-            state.load({**kept, **(start if follow else perturb(start, self._perturbations, 0, asked["precision"]))})
-            if asked.get("random_seed") is not None:
-                _seed(1000 * asked["random_seed"] + rank_and_world_size()[0])
-        if follow is not None and recorded in follow.step_numbers:
-            followed = perturb(_all(follow.step(recorded)), self._perturbations, recorded, asked["precision"])
-            held = state.read() if asked.get("partly") else self._own
-            kept = {name: value for name, value in held.items() if name not in followed}
-            state.load({**kept, **followed}, bool(asked.get("recorded_counters")))
+            self._load_start(state)
+        self._load_followed(state, number + self._asked["first"])
+        wanted = self._asked.get("forward")
+        if wanted:
+            part = int(wanted["tower"].partition(".")[2] or 0)
+            self._watch = ForwardWatch(state.trained, part, bool(wanted["gradients"]))
+            # Behind the loading, which is no part of the pass.
+            self._watching.enter_context(self._watch.watching())
+
+    def _load_start(self, state: TrainingState) -> None:
+        asked = self._asked
+        start = _all(Trace(asked["start"]).init())
+        kept = {name: value for name, value in self._own.items() if name not in start}
+        followed = bool(asked.get("follow"))
+        state.load({**kept, **(start if followed else perturb(start, self._perturbations, 0, asked["precision"]))})
+        if asked.get("random_seed") is not None:
+            _seed(1000 * asked["random_seed"] + rank_and_world_size()[0])
+
+    def _load_followed(self, state: TrainingState, number: int) -> None:
+        follow = Trace(self._asked["follow"]) if self._asked.get("follow") else None
+        if follow is None or number not in follow.step_numbers:
+            return
+        followed = perturb(_all(follow.step(number)), self._perturbations, number, self._asked["precision"])
+        held = state.read() if self._asked.get("partly") else self._own
+        kept = {name: value for name, value in held.items() if name not in followed}
+        state.load({**kept, **followed}, bool(self._asked.get("recorded_counters")))
 
     def before_update(self, section: Section, number: int) -> None:
         """Takes the recorded learning rate where the program's own is that but for rounding."""
@@ -156,6 +175,7 @@ class Replayed(StandIn):
             self._state.global_step += 1
         if number not in self._steps:
             return
+        self._leave_forward(number)
         batches = self._recorded()
         batches.check(number)
         seen = {
@@ -165,6 +185,15 @@ class Replayed(StandIn):
             "narrow": self._widened.narrow if self._widened else {},
         }
         write_json(os.path.join(self.request.ranks, SEEN_FILE.format(os.getpid())), seen)
+
+    def _leave_forward(self, number: int) -> None:
+        wanted, watch = self._asked.get("forward"), self._watch
+        if not wanted or watch is None:
+            return
+        self._watching.close()
+        # All ranks watched, so that what their steps cost is the same; one leaves what it saw.
+        if rank_and_world_size()[0] == int(wanted["tower"].partition(".")[0]):
+            write_forward(wanted["out"], number + self._asked["first"], wanted["tower"], watch.passed)
 
     def _training_state(self, sections: Sequence[Section]) -> TrainingState:
         if self._state is None:

@@ -1,18 +1,27 @@
 """Replays a trace on a training program that nobody edits: launched by its own command, for each run anew."""
 
 import contextlib
+import hashlib
+import shutil
+import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from parity.experiment.replay.port import Port
 from parity.experiment.replay.script import Part, ReplayError, parts_of
 from parity.experiment.replay.session import replay
+from parity.experiment.sides.kept_program import DESCRIPTION, KeptProgram
 from parity.experiment.sides.launched import LaunchedProgram, Recorded
 from parity.experiment.spec import Progress, silent
 from parity.judge.result import Result
-from parity.trace import Trace
+from parity.mapping.states import read_all
+from parity.trace import Trace, TraceWriter, write_json
+from parity.trace.bounded import read_json
 
 OF_THE_PROGRAM = "its own"  # where a port names its functions
+RUNS = "runs"  # folder beside a trace that was recorded like another, with all runs of its program
+MAPPING_FILE = "mapping.toml"
 
 
 def replay_program(
@@ -42,12 +51,103 @@ def replay_program(
       SideFailed: the program does not run, or cannot be given what was recorded.
     """
     part = _the_one(parts_of(Trace(recorded, whole=False)))
-    name = part.name
-    port = Port("", {name: OF_THE_PROGRAM}, {name: OF_THE_PROGRAM}, [], silence)
+    with contextlib.closing(LaunchedProgram(command, _training(part), out, silence)) as program:
+        result = replay(recorded, _port(part, silence), mapping_file, out, tick, in_detail, levels, program)
+        return replace(result, notes=[*result.notes, *program.notes])
+
+
+def record_like(
+    recorded: Path,
+    command: Sequence[str],
+    mapping_file: Path | None,
+    out: Path,
+    tick: Progress = silent,
+    silence: float = 300.0,
+) -> Trace:
+    """Leaves the trace of a program that trains on what was recorded, in float32 from each recorded state.
+
+    Beside it, in a folder `RUNS`, is all that it was asked for: in float64, free-running, and where it differs the runs that
+    a search for the cause makes. By these `compare_kept` judges it as `replay_program` does.
+
+    Args:
+      recorded: as of `replay_program`.
+      command: as of `replay_program`.
+      mapping_file: as of `replay_program`.
+      out: folder of the trace; an older one in it is removed.
+      tick: as of `replay_program`.
+      silence: as of `replay_program`.
+
+    Raises:
+      ReplayError: as of `replay_program`.
+      SideFailed: as of `replay_program`.
+    """
+    part = _the_one(parts_of(Trace(recorded, whole=False)))
+    runs = out / RUNS
+    shutil.rmtree(runs, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="parity-like-") as name:
+        folder = Path(name)
+        with contextlib.closing(LaunchedProgram(command, _training(part), folder, silence)) as program:
+            replay(recorded, _port(part, silence), mapping_file, folder, tick, side=program)
+            described = {**program.described(), "notes": program.notes, "reference": _digest(recorded)}
+        float32 = Trace(folder / "torch-float32")
+        writer = TraceWriter(out, float32.producer, {**float32.facts, "command": list(command)}, float32.variables)
+        writer.init(read_all(float32.init()))
+        for number in float32.step_numbers:
+            writer.step(number, read_all(float32.step(number)))
+        # The ranks' own folders are what the runs were put together of.
+        shutil.copytree(folder, runs, ignore=shutil.ignore_patterns("launches"))
+        write_json(runs / DESCRIPTION, described)
+        if mapping_file:
+            shutil.copyfile(mapping_file, runs / MAPPING_FILE)
+        writer.close()
+    return Trace(out)
+
+
+def is_like(recorded: Path, candidate: Path) -> bool:
+    """Returns whether a candidate was recorded by `record_like` on what a reference holds."""
+    file = candidate / RUNS / DESCRIPTION
+    return file.is_file() and bool(read_json(str(file))["reference"] == _digest(recorded))
+
+
+def compare_kept(
+    recorded: Path,
+    candidate: Path,
+    mapping_file: Path | None = None,
+    in_detail: bool = False,
+    tick: Progress = silent,
+) -> Result:
+    """Judges what `record_like` left as `replay_program` judges it, and starts nothing.
+
+    Args:
+      recorded: the reference.
+      candidate: a trace that was recorded like it.
+      mapping_file: by default the one that the candidate was recorded with.
+      in_detail: as of `replay_program`.
+      tick: as of `replay_program`.
+    """
+    part = _the_one(parts_of(Trace(recorded, whole=False)))
+    own = candidate / RUNS / MAPPING_FILE
+    with tempfile.TemporaryDirectory(prefix="parity-compare-") as name:
+        program = KeptProgram(candidate / RUNS, _training(part), Path(name))
+        file = mapping_file or (own if own.is_file() else None)
+        result = replay(recorded, _port(part, 0.0), file, Path(name), tick, in_detail, side=program)
+        return replace(result, notes=[*result.notes, *program.notes])
+
+
+def _training(part: Part) -> Recorded:
     rates = {str(number): part.rate(number) for number in part.steps if part.recorded_rate(number) is not None}
-    training = Recorded(part.steps[0], part.towers, bool(part.facts.get("clipped")), rates)
-    with contextlib.closing(LaunchedProgram(command, training, out, silence)) as program:
-        return replay(recorded, port, mapping_file, out, tick, in_detail, levels, program)
+    return Recorded(part.steps[0], part.towers, bool(part.facts.get("clipped")), rates)
+
+
+def _port(part: Part, silence: float) -> Port:
+    return Port("", {part.name: OF_THE_PROGRAM}, {part.name: OF_THE_PROGRAM}, [], silence)
+
+
+def _digest(recorded: Path) -> str:
+    digest = hashlib.blake2b(digest_size=12)
+    for name in ("trace.json", "init.safetensors"):
+        digest.update((recorded / name).read_bytes())
+    return digest.hexdigest()
 
 
 def _the_one(parts: Sequence[Part]) -> Part:

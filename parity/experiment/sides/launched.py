@@ -29,6 +29,8 @@ LEAVE_SECONDS = 10.0  # in which a program may end by itself once all is recorde
 NOT_OF_A_PROGRAM = ("noise", "cut", "uncut", "detached")
 # Of a run of the side's own, and not of the request that its ranks get.
 OF_THE_PARENT = ("out", "prepared", "quantities", "evaluation", *NOT_OF_A_PROGRAM)
+IN_HALF = "the program casts to {what} ({place}), where nothing is widened to float64: that keeps it from level 1"
+OF_NARROW = {"autocast": "autocast ({place}) leaves float64 alone: level 1 is decided without it, level 2 with it"}
 
 Report = Callable[[int, int], None]
 
@@ -57,6 +59,9 @@ class LaunchedProgram:
       recorded: what it trains on.
       folder: for logs and for what its ranks leave.
       silence: seconds without a step or a line of output after which a launch is ended.
+
+    Attributes:
+      notes: what a report is to say of how the recording was given to the program.
     """
 
     side = TORCH_SIDE
@@ -67,6 +72,7 @@ class LaunchedProgram:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         self._log.write_bytes(b"")
         self._launches = 0
+        self.notes: list[str] = []
         self._described: dict[str, Any] | None = None
         self._closing = False
         # One at a time, in the order in which they are asked, as a side's process answers.
@@ -74,7 +80,7 @@ class LaunchedProgram:
 
     def ask(self, request: str, on_progress: Report | None = None, **arguments: Any) -> "Future[Any]":
         """Launches the program for a request; the future gives the answer, or raises `SideFailed`."""
-        answers = {"prepare": self._prepare, "run": self._run}
+        answers = {"prepare": self._prepare, "run": self._run, "forward": self._forward}
         if request not in answers:
             return self._worker.submit(self._refuse, request)
         return self._worker.submit(answers[request], arguments, on_progress)
@@ -90,21 +96,13 @@ class LaunchedProgram:
         )
 
     def _prepare(self, arguments: Mapping[str, Any], on_progress: Report | None) -> dict[str, Any]:
+        return prepared_as(self.described(), self._recorded, arguments)
+
+    def described(self) -> dict[str, Any]:
+        """Returns what the program trains, by a launch of its own the first time."""
         if self._described is None:
             self._described = self._describe()
-        asked = {
-            "precision": arguments["precision"],
-            "rounded": bool(arguments.get("round_hyper_parameters")),
-            "rates": dict(self._recorded.rates),
-        }
-        described = self._described
-        return {
-            "facts": {**described["facts"], "precision": arguments["precision"], "slots": described["slots"]},
-            "variables": dict(described["variables"]),
-            "prepared": json.dumps(asked, sort_keys=True),
-            "initial_slots": described["initial_slots"],
-            "own_values": described["own_values"],
-        }
+        return self._described
 
     def _describe(self) -> dict[str, Any]:
         with self._launched("prepare", DESCRIBE, {}, 1, 0, None) as ranks:
@@ -135,6 +133,19 @@ class LaunchedProgram:
             self._write(trace, arguments, asked, seen)
         return {}
 
+    def _forward(self, arguments: Mapping[str, Any], on_progress: Report | None) -> dict[str, Any]:
+        step, first = int(arguments["step"]), self._recorded.first
+        wanted = {name: arguments.get(name) for name in ("tower", "out", "gradients")}
+        asked = {
+            **json.loads(arguments["prepared"]),
+            **{name: arguments[name] for name in ("feeds", "start", "follow")},
+            "first": first,
+            "steps": [step],
+            "forward": wanted,
+        }
+        with self._launched("forward", REPLAY, asked, 1, step - first, on_progress):
+            return {}
+
     def _write(
         self, trace: Trace, arguments: Mapping[str, Any], asked: Mapping[str, Any], seen: Sequence[dict[str, Any]]
     ) -> None:
@@ -162,11 +173,17 @@ class LaunchedProgram:
             tensors.update(self._fed(feeds, number, asked["precision"]))
             writer.step(number, {name: value for name, value in tensors.items() if quantity_of(name) in keep})
         left = [each for rank in seen for each in rank["draws_left"]]
-        narrow = {what: place for rank in seen for what, place in rank["narrow"].items()}
-        known: dict[str, Any] = {"unobserved": sorted(unobserved), "narrow": narrow, "inputs": seen[0] if seen else {}}
+        known: dict[str, Any] = {"unobserved": sorted(unobserved)}
+        self._add_notes(seen)
         writer.close(
             ranks_agree=trace.facts.get("ranks_agree", True), **known, **({"draws_left": left[0]} if left else {})
         )
+
+    def _add_notes(self, seen: Sequence[dict[str, Any]]) -> None:
+        notes = [note for rank in seen for note in rank["notes"]]
+        narrow = {what: place for rank in seen for what, place in rank["narrow"].items()}
+        notes += [OF_NARROW.get(what, IN_HALF).format(what=what, place=place) for what, place in narrow.items()]
+        self.notes += [note for note in dict.fromkeys(notes) if note not in self.notes]
 
     def _fed(self, feeds: Trace, number: int, precision: str) -> Tensors:
         """What each rank got in a step, which its program was checked to have taken."""
@@ -276,6 +293,28 @@ class LaunchedProgram:
             printed=last_words(self._log, LOG_LINES),
             hung=True,
         )
+
+
+def prepared_as(described: Mapping[str, Any], recorded: Recorded, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a side answers to `prepare`.
+
+    Args:
+      described: of the program, by one of its launches.
+      recorded: what it trains on.
+      arguments: of the request.
+    """
+    asked = {
+        "precision": arguments["precision"],
+        "rounded": bool(arguments.get("round_hyper_parameters")),
+        "rates": dict(recorded.rates),
+    }
+    return {
+        "facts": {**described["facts"], "precision": arguments["precision"], "slots": described["slots"]},
+        "variables": dict(described["variables"]),
+        "prepared": json.dumps(asked, sort_keys=True),
+        "initial_slots": described["initial_slots"],
+        "own_values": described["own_values"],
+    }
 
 
 def joined_towers(tensors: Mapping[str, Any]) -> Tensors:

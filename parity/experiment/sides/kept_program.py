@@ -1,0 +1,59 @@
+"""A program that was recorded like a trace, as one side: answers out of what its launches have left; nothing is started."""
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from parity.experiment.sides.launched import TORCH_SIDE, Recorded, prepared_as
+from parity.trace.bounded import read_json
+from parity.worker.failures import SideFailed
+
+DESCRIPTION = "described.json"  # what a program trains, in the folder of its runs
+
+
+class KeptProgram:
+    """Answers requests as `LaunchedProgram` did when the same were made of it.
+
+    Args:
+      kept: the folder in which its runs were left.
+      recorded: what it was trained on.
+      out: the folder in which runs are wanted now.
+    """
+
+    def __init__(self, kept: Path, recorded: Recorded, out: Path) -> None:
+        self._kept, self._recorded, self._out = kept, recorded, out
+        self._described = read_json(str(kept / DESCRIPTION))
+
+    @property
+    def notes(self) -> list[str]:
+        """What a report is to say of how the recording was given to the program."""
+        return list(self._described["notes"])
+
+    def ask(
+        self, request: str, on_progress: Callable[[int, int], None] | None = None, **arguments: Any
+    ) -> "Future[Any]":
+        """Answers a request; the future raises `SideFailed` where that was not made when the program was recorded."""
+        answer: Future[Any] = Future()
+        try:
+            answer.set_result(
+                prepared_as(self._described, self._recorded, arguments)
+                if request == "prepare"
+                else self._copy(arguments)
+            )
+        except SideFailed as error:
+            answer.set_exception(error)
+        return answer
+
+    def _copy(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        wanted = Path(arguments["out"])
+        name = wanted.relative_to(self._out)
+        if not (self._kept / name).is_dir():
+            raise SideFailed(
+                TORCH_SIDE,
+                f"expected a run {name} of the recorded program, got none: it is not launched again. "
+                "Judge it by `parity replay TRACE -- COMMAND`.",
+            )
+        shutil.copytree(self._kept / name, wanted, dirs_exist_ok=True)
+        return {}
