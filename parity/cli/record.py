@@ -14,7 +14,7 @@ END_SECONDS = 10.0  # seconds in which a script may write its checkpoint and the
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
     parser.usage = (
-        "parity record [--steps N] [--skip N] [--gpus N] [--out DIR] [--no-shadow] [--tf-python PATH] [--like TRACE] "
+        "parity record [--steps N] [--skip N] [--gpus N] [--out DIR] [--[no-]shadow] [--tf-python PATH] [--like TRACE] "
         "(-- SCRIPT ARGS… | -m MODULE ARGS… | -- torchrun|python|accelerate ARGS…)"
     )
     parser.add_argument("--steps", type=int, metavar="N", help="end after N recorded training steps, with exit code 0")
@@ -28,9 +28,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="DIR", help="folder of the trace (default: SCRIPT.trace)")
     parser.add_argument(
+        "--shadow",
+        action="store_true",
+        default=None,
+        help="launch a PyTorch program anew, in float64 on its own recording, which level 1 of `parity replay` needs; for a "
+        "TensorFlow script that is the default",
+    )
+    parser.add_argument(
         "--no-shadow",
         dest="shadow",
         action="store_false",
+        default=None,
         help="do not compute the steps once more in float64, which level 1 of `parity replay` needs",
     )
     parser.add_argument(
@@ -112,7 +120,20 @@ def _record_program(arguments: argparse.Namespace, command: list[str]) -> int:
         raise CommandError(
             f"record: expected --steps from 1 and --skip from 0, got {arguments.steps} and {arguments.skip}."
         )
-    return record_program(command, arguments.out or _stem_of_program(command), arguments.steps, arguments.skip)
+    out = arguments.out or _stem_of_program(command)
+    code = record_program(command, out, arguments.steps, arguments.skip)
+    if arguments.shadow and not code:
+        _leave_shadow(Path(out), command)
+    return code
+
+
+def _leave_shadow(out: Path, command: list[str]) -> None:
+    from parity.cli.output import progress
+    from parity.experiment.replay.own_shadow import make_shadow
+
+    with progress(False) as tick:
+        make_shadow(out, command, tick)
+    print("record: shadow: in float64 beside the trace", file=sys.stderr)
 
 
 def _record_like(arguments: argparse.Namespace, command: list[str]) -> int:
@@ -183,7 +204,7 @@ def _words(arguments: argparse.Namespace) -> list[str]:
     words = [str(bootstrap.__file__), "tf_towers.record", "--skip", str(arguments.skip), "--gpus", str(arguments.gpus)]
     words += ["--steps", str(arguments.steps)] if arguments.steps is not None else []
     words += ["--out", arguments.out] if arguments.out else []
-    words += [] if arguments.shadow else ["--no-shadow"]
+    words += ["--no-shadow"] if arguments.shadow is False else []
     return words + what
 
 

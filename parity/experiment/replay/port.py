@@ -125,6 +125,11 @@ class ReplayedPort:
         self._spec = self._write_spec()
 
     @property
+    def folder(self) -> Path:
+        """The folder for what is written."""
+        return self._out
+
+    @property
     def initial_slots(self) -> dict[str, list[float]]:
         """What its optimizer itself puts into its slots, the smallest and the largest element of each."""
         return dict(self.prepared["float32"]["initial_slots"])

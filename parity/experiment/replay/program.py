@@ -11,7 +11,7 @@ from pathlib import Path
 from parity.experiment.replay.port import Port
 from parity.experiment.replay.script import Part, ReplayError, parts_of
 from parity.experiment.replay.session import replay
-from parity.experiment.sides.kept_program import DESCRIPTION, KeptProgram
+from parity.experiment.sides.kept_program import DESCRIBED_FILE, KeptProgram
 from parity.experiment.sides.launched import LaunchedProgram, Recorded
 from parity.experiment.spec import Progress, silent
 from parity.judge.result import Result
@@ -21,7 +21,7 @@ from parity.trace.bounded import read_json
 
 OF_THE_PROGRAM = "its own"  # where a port names its functions
 RUNS = "runs"  # folder beside a trace that was recorded like another, with all runs of its program
-MAPPING_FILE = "mapping.toml"
+MAPPING_OF_RUNS = "mapping.toml"
 
 
 def replay_program(
@@ -50,9 +50,9 @@ def replay_program(
       ReplayError: as of `replay`, or the recording has several optimizers.
       SideFailed: the program does not run, or cannot be given what was recorded.
     """
-    part = _the_one(parts_of(Trace(recorded, whole=False)))
-    with contextlib.closing(LaunchedProgram(command, _training(part), out, silence)) as program:
-        result = replay(recorded, _port(part, silence), mapping_file, out, tick, in_detail, levels, program)
+    part = only_part(parts_of(Trace(recorded, whole=False)))
+    with contextlib.closing(LaunchedProgram(command, training_of(part), out, silence)) as program:
+        result = replay(recorded, port_of(part, silence), mapping_file, out, tick, in_detail, levels, program)
         return replace(result, notes=[*result.notes, *program.notes])
 
 
@@ -81,13 +81,13 @@ def record_like(
       ReplayError: as of `replay_program`.
       SideFailed: as of `replay_program`.
     """
-    part = _the_one(parts_of(Trace(recorded, whole=False)))
+    part = only_part(parts_of(Trace(recorded, whole=False)))
     runs = out / RUNS
     shutil.rmtree(runs, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="parity-like-") as name:
         folder = Path(name)
-        with contextlib.closing(LaunchedProgram(command, _training(part), folder, silence)) as program:
-            replay(recorded, _port(part, silence), mapping_file, folder, tick, side=program)
+        with contextlib.closing(LaunchedProgram(command, training_of(part), folder, silence)) as program:
+            replay(recorded, port_of(part, silence), mapping_file, folder, tick, side=program)
             described = {**program.described(), "notes": program.notes, "reference": _digest(recorded)}
         float32 = Trace(folder / "torch-float32")
         writer = TraceWriter(out, float32.producer, {**float32.facts, "command": list(command)}, float32.variables)
@@ -96,16 +96,16 @@ def record_like(
             writer.step(number, read_all(float32.step(number)))
         # The ranks' own folders are what the runs were put together of.
         shutil.copytree(folder, runs, ignore=shutil.ignore_patterns("launches"))
-        write_json(runs / DESCRIPTION, described)
+        write_json(runs / DESCRIBED_FILE, described)
         if mapping_file:
-            shutil.copyfile(mapping_file, runs / MAPPING_FILE)
+            shutil.copyfile(mapping_file, runs / MAPPING_OF_RUNS)
         writer.close()
     return Trace(out)
 
 
 def is_like(recorded: Path, candidate: Path) -> bool:
     """Returns whether a candidate was recorded by `record_like` on what a reference holds."""
-    file = candidate / RUNS / DESCRIPTION
+    file = candidate / RUNS / DESCRIBED_FILE
     return file.is_file() and bool(read_json(str(file))["reference"] == _digest(recorded))
 
 
@@ -125,21 +125,23 @@ def compare_kept(
       in_detail: as of `replay_program`.
       tick: as of `replay_program`.
     """
-    part = _the_one(parts_of(Trace(recorded, whole=False)))
-    own = candidate / RUNS / MAPPING_FILE
+    part = only_part(parts_of(Trace(recorded, whole=False)))
+    own = candidate / RUNS / MAPPING_OF_RUNS
     with tempfile.TemporaryDirectory(prefix="parity-compare-") as name:
-        program = KeptProgram(candidate / RUNS, _training(part), Path(name))
+        program = KeptProgram(candidate / RUNS, training_of(part), Path(name))
         file = mapping_file or (own if own.is_file() else None)
-        result = replay(recorded, _port(part, 0.0), file, Path(name), tick, in_detail, side=program)
+        result = replay(recorded, port_of(part, 0.0), file, Path(name), tick, in_detail, side=program)
         return replace(result, notes=[*result.notes, *program.notes])
 
 
-def _training(part: Part) -> Recorded:
+def training_of(part: Part) -> Recorded:
+    """Returns what a program is to train on."""
     rates = {str(number): part.rate(number) for number in part.steps if part.recorded_rate(number) is not None}
     return Recorded(part.steps[0], part.towers, bool(part.facts.get("clipped")), rates)
 
 
-def _port(part: Part, silence: float) -> Port:
+def port_of(part: Part, silence: float) -> Port:
+    """Returns a program as a port: all that a port names is the program's own."""
     return Port("", {part.name: OF_THE_PROGRAM}, {part.name: OF_THE_PROGRAM}, [], silence)
 
 
@@ -150,7 +152,12 @@ def _digest(recorded: Path) -> str:
     return digest.hexdigest()
 
 
-def _the_one(parts: Sequence[Part]) -> Part:
+def only_part(parts: Sequence[Part]) -> Part:
+    """Returns the part of a recording with one optimizer.
+
+    Raises:
+      ReplayError: it has several.
+    """
     if len(parts) == 1:
         return parts[0]
     raise ReplayError(

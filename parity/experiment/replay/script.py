@@ -257,6 +257,8 @@ def parts_of(trace: Trace) -> list[Part]:
         merged = {**trace.facts, **facts}
         merged.pop("sections", None)
         trained = frozenset(_trained(trace, steps[0], name)) if name else None
+        if merged.get("combine") == "unknown" and merged.get("towers") == 1:
+            merged["combine"] = "mean"  # of one gradient
         parts.append(Part(name, trace, merged, steps, trained, set()))
         if merged.get("combine") not in ("mean", "sum"):
             raise ReplayError(

@@ -1,0 +1,83 @@
+"""A program that is launched for each request: what it did not do is said in one message, and nothing of it is left."""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from parity.experiment.sides.launched import LaunchedProgram, Recorded, joined_towers
+from parity.worker.failures import SideFailed
+
+CASE = {"case": {}, "precision": "float32"}
+IN_BACKGROUND = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+print("begins", flush=True)
+time.sleep(60)
+"""
+
+
+def ask(tmp_path, code, silence=60.0, request="prepare", **arguments):
+    program = LaunchedProgram([sys.executable, "-c", code], Recorded(0, 2, False, {}), tmp_path, silence)
+    try:
+        return program.ask(request, **(arguments or CASE)).result()
+    finally:
+        program.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("print('done')", "to train, got no backward pass in any process of its own"),
+        ("print('why'); raise SystemExit(3)", "ended with status 3. Look above for why"),
+        ("import os; os.kill(os.getpid(), 9)", "ended with status 137"),
+    ],
+)
+def test_a_program_that_does_not_train_is_one_message(tmp_path, code, message):
+    with pytest.raises(SideFailed) as failed:
+        ask(tmp_path, code)
+    assert message in str(failed.value)
+    assert "why" not in code or failed.value.printed.endswith("why")
+
+
+def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path):
+    with pytest.raises(SideFailed, match=r"a step or a line of output within 2 s of 'prepare', got none") as failed:
+        ask(tmp_path, IN_BACKGROUND, silence=2.0)
+    assert failed.value.hung
+    assert failed.value.printed == "begins"
+    request = str(tmp_path / "launches" / "001-prepare" / "request.json").encode()
+    assert not [pid for pid in processes() if request in environment(pid)]
+
+
+def processes():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def environment(pid):
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_command_that_is_not_there_is_said(tmp_path):
+    program = LaunchedProgram(["no-such-launcher"], Recorded(0, 2, False, {}), tmp_path, 10.0)
+    with pytest.raises(SideFailed, match="expected to start no-such-launcher, got: No such file"):
+        program.ask("prepare", **CASE).result()
+    program.close()
+
+
+@pytest.mark.parametrize(
+    ("request_name", "arguments", "what"),
+    [("train", {"program": "x"}, "train"), ("run", {"cut": True}, "run with cut"), ("run", {"noise": [1, 2]}, "noise")],
+)
+def test_what_only_a_step_of_the_tools_own_can_do_is_refused(tmp_path, request_name, arguments, what):
+    with pytest.raises(SideFailed, match=f"expected to .*{what}, which a program that is launched as it is cannot do"):
+        ask(tmp_path, "", request=request_name, **arguments)
+
+
+def test_micro_batches_of_a_rank_add_up():
+    tensors = {"loss/0.0": np.array(1.0), "loss/0.1": np.array(2.0), "loss/1": np.array(5.0), "var/w": np.array(7.0)}
+    assert joined_towers(tensors) == {"loss/0": 3.0, "loss/1": 5.0, "var/w": 7.0}

@@ -1,0 +1,143 @@
+"""A program under observation gets recorded states and batches in place of its own, and says what it cannot take."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from parity.mapping.states import write_init, write_states
+from parity.worker.program_request import DESCRIBE, REPLAY, ProgramRequest
+from torch_ddp.errors import TorchDdpError
+from torch_ddp.record.replayed import Described, Replayed
+from torch_ddp.record.sections import Section
+
+WEIGHT = np.array([[1.0, 2.0]], np.float32)
+BATCH = np.arange(8, dtype=np.float32).reshape(4, 2)
+
+
+@pytest.fixture
+def replayed(tmp_path, monkeypatch):
+    """Makes what stands in, without patching torch for the whole process."""
+    monkeypatch.setattr(Replayed, "_watch_makers", lambda self: None)
+    monkeypatch.setattr(Replayed, "_watch_loaders", lambda self: None)
+
+    def make(steps=(0, 1), first=0, **asked):
+        feeds = write_states(tmp_path / "feeds", ((number, {"feed/x": BATCH + number}) for number in steps))
+        start = write_init(tmp_path / "start", {"var/weight": WEIGHT, "state/global_step": np.array(3)})
+        follow = write_states(tmp_path / "follow", ((number, {"var/weight": WEIGHT + number}) for number in steps))
+        arguments = {
+            "feeds": str(feeds),
+            "start": str(start),
+            "follow": str(follow),
+            "steps": list(steps),
+            "first": first,
+            "precision": "float32",
+            "rounded": False,
+            **asked,
+        }
+        (tmp_path / "ranks").mkdir(exist_ok=True)
+        return Replayed(ProgramRequest(str(tmp_path / "ranks"), REPLAY, arguments=arguments))
+
+    return make
+
+
+@pytest.fixture
+def section():
+    model = torch.nn.Linear(2, 1, bias=False)
+    section = Section(torch.optim.SGD(model.parameters(), lr=0.1), 0)
+    section.models = {"": model}
+    return section
+
+
+def test_each_step_begins_with_the_recorded_state_and_batch(replayed, section, tmp_path):
+    stand_in = replayed()
+    stand_in.optimizer_made(section)
+    for number in range(2):
+        assert torch.equal(stand_in.replace_batch(None, torch.zeros(4, 2)), torch.from_numpy(BATCH + number))
+        stand_in.before_forward(number, [section])
+        assert torch.equal(section.models[""].weight, torch.from_numpy(WEIGHT + number))
+        stand_in.after_update(section, number)
+    seen = json.loads(next((tmp_path / "ranks").glob("seen-*.json")).read_text())
+    assert seen == {"draws_left": [], "narrow": {}, "notes": [], "places": {"x": "0"}}
+
+
+def test_steps_before_the_first_that_is_wanted_are_the_programs_own(replayed, section):
+    stand_in = replayed(steps=(6,), first=5)
+    stand_in.optimizer_made(section)
+    own = section.models[""].weight.detach().clone()
+    assert torch.equal(stand_in.replace_batch(None, torch.full((4, 2), 9.0)), torch.full((4, 2), 9.0))
+    stand_in.before_forward(0, [section])
+    assert torch.equal(section.models[""].weight, own)
+    stand_in.after_update(section, 0)
+    assert torch.equal(stand_in.replace_batch(None, torch.zeros(4, 2)), torch.from_numpy(BATCH + 6))
+    stand_in.before_forward(1, [section])
+    assert torch.equal(section.models[""].weight, torch.from_numpy(WEIGHT + 6))
+
+
+def test_a_free_run_loads_the_first_state_alone(replayed, section):
+    stand_in = replayed(follow=None)
+    stand_in.optimizer_made(section)
+    stand_in.before_forward(0, [section])
+    assert torch.equal(section.models[""].weight, torch.from_numpy(WEIGHT))
+    with torch.no_grad():
+        section.models[""].weight.zero_()
+    stand_in.replace_batch(None, torch.zeros(4, 2))
+    stand_in.after_update(section, 0)
+    stand_in.before_forward(1, [section])
+    assert not section.models[""].weight.any()
+
+
+def test_batches_of_an_evaluation_stay(replayed, section):
+    stand_in = replayed()
+    stand_in.optimizer_made(section)
+    own = torch.full((4, 2), 9.0)
+    with torch.no_grad():
+        assert stand_in.replace_batch(None, own) is own
+    section.models[""].eval()
+    assert stand_in.replace_batch(None, own) is own
+
+
+def test_the_recorded_rate_is_taken_where_it_differs_by_rounding_only(replayed, section):
+    stand_in = replayed(rates={"0": float(np.float32(0.1)), "1": 0.2})
+    stand_in.before_update(section, 0)
+    assert section.optimizer.param_groups[0]["lr"] == float(np.float32(0.1))
+    stand_in.before_update(section, 1)
+    assert section.optimizer.param_groups[0]["lr"] == float(np.float32(0.1))
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (torch.zeros(4, 3), r"'x' float32 \[4, 2\], as each rank is to, got 0 float32 \[4, 3\]"),
+        (
+            torch.zeros(2, 2),
+            r"expected step 0 to take its whole shard of 'x', 4 examples on this rank, got 2 in each of 1",
+        ),
+    ],
+)
+def test_what_cannot_be_given_is_left_for_the_parent_to_say(replayed, section, tmp_path, batch, message):
+    stand_in = replayed()
+    stand_in.optimizer_made(section)
+    with pytest.raises(TorchDdpError, match=message):
+        stand_in.replace_batch(None, batch)
+        stand_in.after_update(section, 0)
+    refused = json.loads(next((tmp_path / "ranks").glob("refused-*.json")).read_text())
+    assert refused["plain"]
+    assert refused["type"] == "TorchDdpError"
+
+
+def test_a_program_with_several_optimizers_is_refused(replayed, section):
+    with pytest.raises(TorchDdpError, match=r"expected a program with one optimizer .*, got 2 of them"):
+        replayed().before_forward(0, [section, section])
+
+
+def test_a_program_is_described_before_its_first_step(section, tmp_path):
+    section.optimizer = torch.optim.Adam(section.models[""].parameters())
+    section.models[""].register_buffer("scale", torch.tensor(2.0))
+    Described(ProgramRequest(str(tmp_path), DESCRIBE)).before_forward(0, [section])
+    described = json.loads(next(tmp_path.glob("described-*.json")).read_text())
+    assert [name for name, _ in described["variables"]] == ["weight", "scale"]
+    assert described["slots"] == ["exp_avg", "exp_avg_sq"]
+    assert described["initial_slots"]["slot/exp_avg/weight"] == [0.0, 0.0]
+    assert described["own_values"] == {"stat/scale": [2.0]}
