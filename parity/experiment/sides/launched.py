@@ -23,6 +23,7 @@ from parity.worker.program_request import DESCRIBE, REPLAY, ProgramRequest
 
 TORCH_SIDE = "torch"  # in messages
 REFUSED, DESCRIBED, SEEN = "refused-*.json", "described-*.json", "seen-*.json"
+OWN_FOLDER = "{out}"  # in a command
 LOOK_SECONDS = 0.05
 LEAVE_SECONDS = 10.0  # in which a program may end by itself once all is recorded
 # What is asked of a step that only this project's own step can do.
@@ -55,7 +56,7 @@ class LaunchedProgram:
     """Answers `prepare` and `run` as a torch side does, each by a launch of a program's own command.
 
     Args:
-      command: as it would be typed.
+      command: as it would be typed; `{out}` in a word of it is a folder of each launch's own.
       recorded: what it trains on.
       folder: for logs and for what its ranks leave.
       silence: seconds without a step or a line of output after which a launch is ended.
@@ -206,14 +207,9 @@ class LaunchedProgram:
         asked = ProgramRequest(str(folder / "ranks"), kind, steps, skip, arguments)
         with self._log.open("ab") as log:
             try:
+                command = [word.replace(OWN_FOLDER, str(folder / "out")) for word in self._command]
                 program = Program(
-                    self._command,
-                    asked,
-                    folder,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
+                    command, asked, folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
                 )
             except OSError as error:
                 raise SideFailed(

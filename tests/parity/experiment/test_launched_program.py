@@ -81,3 +81,16 @@ def test_what_only_a_step_of_the_tools_own_can_do_is_refused(tmp_path, request_n
 def test_micro_batches_of_a_rank_add_up():
     tensors = {"loss/0.0": np.array(1.0), "loss/0.1": np.array(2.0), "loss/1": np.array(5.0), "var/w": np.array(7.0)}
     assert joined_towers(tensors) == {"loss/0": 3.0, "loss/1": 5.0, "var/w": 7.0}
+
+
+def test_a_launch_has_a_folder_of_its_own_in_its_command(tmp_path):
+    program = LaunchedProgram(
+        [sys.executable, "-c", "import sys; print(sys.argv[1])", "--to={out}"],
+        Recorded(0, 2, False, {}),
+        tmp_path,
+        60.0,
+    )
+    with pytest.raises(SideFailed) as failed:
+        program.ask("prepare", **CASE).result()
+    program.close()
+    assert failed.value.printed == f"--to={tmp_path / 'launches' / '001-prepare' / 'out'}"
