@@ -15,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
     parser.usage = (
         "parity record [--steps N] [--skip N] [--gpus N] [--out DIR] [--[no-]shadow] [--tf-python PATH] [--like TRACE] "
+        "[--timeout SECONDS] "
         "(-- SCRIPT ARGS… | -m MODULE ARGS… | -- torchrun|python|accelerate ARGS…)"
     )
     parser.add_argument("--steps", type=int, metavar="N", help="end after N recorded training steps, with exit code 0")
@@ -53,6 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="train a PyTorch program on what a trace recorded: its state before each step, its batches, its draws",
     )
     parser.add_argument("--map", type=Path, metavar="FILE", help="of --like: a file with [mapping] tables")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help="without a training step after which a PyTorch program counts as hanging (default: 1800)",
+    )
     parser.add_argument(
         "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module, as python -m"
     )
@@ -114,14 +121,16 @@ def _program(arguments: argparse.Namespace) -> list[str]:
 
 def _record_program(arguments: argparse.Namespace, command: list[str]) -> int:
     from parity.cli.errors import CommandError
-    from parity.record.record import record_program
+    from parity.record.record import HANGS_SECONDS, record_program
 
     if arguments.skip < 0 or (arguments.steps is not None and arguments.steps < 1):
         raise CommandError(
             f"record: expected --steps from 1 and --skip from 0, got {arguments.steps} and {arguments.skip}."
         )
+    if arguments.timeout is not None and not arguments.timeout > 0:
+        raise CommandError(f"record: expected --timeout above 0, got {arguments.timeout:g}.")
     out = arguments.out or _stem_of_program(command)
-    code = record_program(command, out, arguments.steps, arguments.skip)
+    code = record_program(command, out, arguments.steps, arguments.skip, arguments.timeout or HANGS_SECONDS)
     if arguments.shadow and not code:
         _leave_shadow(Path(out), command)
     return code

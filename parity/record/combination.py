@@ -1,64 +1,188 @@
-"""Infers from numbers how the gradients of the ranks were combined."""
+"""Infers from numbers how the gradients of the ranks were combined, and whether they were clipped before or after that."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from parity.trace import parse_key, select
-from parity.trace.arrays import Array
+from parity.trace import ROW_INDICES, ROW_VALUES, parse_key, select
+from parity.trace.arrays import Array, Tensors
 
 # Sum and mean of two towers are a factor of two from each other; float16 rounds each gradient by 2^-11, half of this limit.
 SAME_COMBINATION = 1e-3
 
 
-def combination_of(tensors: Mapping[str, Any], ranks: int) -> str:
-    """Returns "mean", "sum", "none" (a rank keeps its own), "one rank's", "other", or "unknown".
+class Combination(NamedTuple):
+    """How the ranks' gradients became what an optimizer was given.
+
+    Fields:
+      kind: "mean", "sum", "none" (each rank keeps its own), "one rank's", "other" or "unknown".
+      of: dict of variable to its kind.
+      clipped_first: whether each rank clipped its own before they were combined.
+      weights: of "other", what each rank's gradient was multiplied by before all were added up, one number for all of its
+        variables; () where no such numbers give what was combined.
+    """
+
+    kind: str
+    of: dict[str, str]
+    clipped_first: bool
+    weights: tuple[float, ...] = ()
+
+
+def combination_of(ranks: Sequence[Mapping[str, Any]]) -> Combination:
+    """Infers the combination of one section in one step.
 
     Args:
-      tensors: dict of trace name without section to array, of one step, all ranks.
-      ranks: number of ranks.
+      ranks: of each rank a dict of trace name without section to array.
     """
-    kinds = {
-        kind
-        for name, combined in _by_variable(tensors).items()
-        for kind in [_kind(local_gradients(tensors, name, ranks), combined)]
-        if kind
-    }
-    if not kinds:
-        return "unknown"
-    return kinds.pop() if len(kinds) == 1 else "other"
+    clipped_first = _clipped_before_combining(ranks)
+    of = {}
+    for name in sorted(_variables(ranks[0], "grad")):
+        kind = _kind(_parts(ranks, name, clipped_first), _gradient(ranks, name, clipped_first))
+        if kind:
+            of[name] = kind
+    kinds = set(of.values())
+    kind = "unknown" if not kinds else kinds.pop() if len(kinds) == 1 else "other"
+    other = [name for name, each in of.items() if each == "other"]
+    return Combination(kind, of, clipped_first, _weights(ranks, other, clipped_first) if other else ())
 
 
-def local_gradients(tensors: Mapping[str, Any], name: str, ranks: int) -> "list[Array | None]":
-    """Returns each rank's own gradient of a variable, its micro-batches added up, in float64; None where it has none."""
-    found: list[Array | None] = [None] * ranks
-    for text in select(tensors, "tower_grad"):
-        key = parse_key(text)
-        if key.name == name:
-            rank = int(key.tower.partition(".")[0])
-            value = np.asarray(tensors[text], np.float64)
-            own = found[rank]
-            found[rank] = value if own is None else own + value
-    return found
+def _weights(ranks: Sequence[Mapping[str, Any]], names: Sequence[str], clipped_first: bool) -> tuple[float, ...]:
+    """What each rank's gradients were multiplied by, where one number for each rank gives those that were combined."""
+    # [ranks, numbers in all variables], float64, and [numbers in all variables].
+    parts = [_parts(ranks, name, clipped_first) for name in names]
+    local = np.stack([np.concatenate([np.ravel(each[rank]) for each in parts]) for rank in range(len(ranks))])  # type: ignore[arg-type]
+    combined = np.concatenate([np.ravel(_gradient(ranks, name, clipped_first)[0]) for name in names])  # type: ignore[arg-type]
+    weights = np.linalg.lstsq(local.T, combined, rcond=None)[0]
+    return tuple(float(each) for each in weights) if _near(weights @ local, combined) else ()
 
 
-def _kind(local: "list[Array | None]", combined: Array) -> str:
-    if len(local) < 2 or any(each is None or each.shape != combined.shape for each in local):
+def settle_clipping(tensors: Tensors, clipped_first: bool, same_before: bool = True) -> Tensors:
+    """Returns a step of one section with its clipped gradients under the names that say when they were clipped.
+
+    A rank records what it clipped as its own, what it had before as `grad`, and what its optimizer was given as `clip`.
+
+    Args:
+      tensors: of one section, all ranks.
+      clipped_first: whether each rank clipped its own gradients before they were combined.
+      same_before: whether the ranks had one gradient before clipping, or still had their own behind it.
+    """
+    if not clipped_first:
+        given = select(tensors, "clip")
+        if given and not same_before:
+            # It was not clipped: the ranks' gradients became one only after they were looked at.
+            tensors = {**tensors, **{_of(text, "grad"): value for text, value in given.items()}}
+            tensors = {text: value for text, value in tensors.items() if text not in given}
+        return {text: value for text, value in tensors.items() if text not in select(tensors, "tower_clip")}
+    kept = {text: value for text, value in tensors.items() if text not in {*select(tensors, "grad", "clip")}}
+    return {**kept, **{_of(text, "grad"): value for text, value in select(tensors, "clip").items()}}
+
+
+def same_before_clipping(ranks: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether what the ranks had before it was changed is as equal among them as what their optimizers were given."""
+    before, given = ([select(each, quantity) for each in ranks] for quantity in ("grad", "clip"))
+    return _equal(before) or not _equal(given)
+
+
+def _equal(ranks: Sequence[Mapping[str, Any]]) -> bool:
+    return all(
+        set(each) == set(ranks[0]) and all(np.array_equal(value, ranks[0][text]) for text, value in each.items())
+        for each in ranks[1:]
+    )
+
+
+def _of(text: str, quantity: str) -> str:
+    return str(parse_key(text).of(quantity))
+
+
+def _clipped_before_combining(ranks: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether what each rank clipped was its own gradient still, and others were given to the optimizers."""
+    if len(ranks) < 2 or not all(select(each, "tower_clip") for each in ranks):
+        return False
+    own, moved = True, False
+    for name in _variables(ranks[0], "grad"):
+        local = [_local(each, name) for each in ranks]
+        before = [_array(each, "grad", name) for each in ranks]
+        given = [_array(each, "clip", name) for each in ranks]
+        for mine, clipped in zip(local, before, strict=True):
+            own = own and mine is not None and clipped is not None and _near(clipped, mine)
+        moved = moved or any(
+            one is None or other is None or not _near(one, other)
+            for one, other in zip(given, _clipped(ranks, name), strict=True)
+        )
+    return own and moved
+
+
+def _clipped(ranks: Sequence[Mapping[str, Any]], name: str) -> "list[Array | None]":
+    return [
+        next((_dense(each, text) for text in select(each, "tower_clip") if parse_key(text).name == name), None)
+        for each in ranks
+    ]
+
+
+def _parts(ranks: Sequence[Mapping[str, Any]], name: str, clipped_first: bool) -> "list[Array | None]":
+    return _clipped(ranks, name) if clipped_first else [_local(each, name) for each in ranks]
+
+
+def _gradient(ranks: Sequence[Mapping[str, Any]], name: str, clipped_first: bool) -> "list[Array | None]":
+    late = clipped_first or not same_before_clipping(ranks)
+    return [_array(each, "clip" if late and select(each, "clip") else "grad", name) for each in ranks]
+
+
+def _kind(local: "list[Array | None]", combined: "list[Array | None]") -> str:
+    first = combined[0]
+    if len(local) < 2 or first is None or any(each is None or each.shape != first.shape for each in local):
         return ""
     parts = [np.asarray(each, np.float64) for each in local]
     total = np.sum(parts, axis=0)
-    candidates = {"mean": total / len(parts), "sum": total, "none": parts[0], "one rank's": parts[-1]}
-    scale = float(np.linalg.norm(combined))
-    if not scale or not np.isfinite(scale):
+    if not np.isfinite(total).all() or not np.any(total):
         return ""
-    distances = {kind: float(np.linalg.norm(combined - value)) / scale for kind, value in candidates.items()}
-    best = min(distances, key=lambda kind: distances[kind])
-    # Ranks that see the same data have one gradient, by which nothing can be told.
-    if distances["mean"] < SAME_COMBINATION and distances["none"] < SAME_COMBINATION:
-        return ""
-    return best if distances[best] < SAME_COMBINATION else "other"
+    # Ranks that see the same data have one gradient: then mean and nothing are the same.
+    if all(_near(each, parts[0]) for each in parts[1:]):
+        return "sum" if _near(first, total) else ""
+    if _near(first, total / len(parts)):
+        return "mean"
+    if _near(first, total):
+        return "sum"
+    if all(other is not None and _near(other, own) for own, other in zip(parts, combined, strict=True)):
+        return "none"
+    return "one rank's" if any(_near(first, each) for each in parts) else "other"
 
 
-def _by_variable(tensors: Mapping[str, Any]) -> dict[str, Array]:
-    return {parse_key(text).name: np.asarray(value, np.float64) for text, value in select(tensors, "grad").items()}
+def _near(one: Array, other: Array) -> bool:
+    scale = float(np.linalg.norm(other))
+    return one.shape == other.shape and float(np.linalg.norm(one - other)) <= SAME_COMBINATION * scale
+
+
+def _local(tensors: Mapping[str, Any], name: str) -> Array | None:
+    """A rank's own gradient of a variable, its micro-batches added up."""
+    found = [_dense(tensors, text) for text in _texts(tensors, "tower_grad", name)]
+    return np.sum(found, axis=0) if found else None
+
+
+def _array(tensors: Mapping[str, Any], quantity: str, name: str) -> Array | None:
+    return next((_dense(tensors, text) for text in _texts(tensors, quantity, name)), None)
+
+
+def _texts(tensors: Mapping[str, Any], quantity: str, name: str) -> Iterator[str]:
+    for text in select(tensors, quantity):
+        if parse_key(text).name.removesuffix(ROW_VALUES) == name and not text.endswith(ROW_INDICES):
+            yield text
+
+
+def _dense(tensors: Mapping[str, Any], text: str) -> Array:
+    """A gradient in float64; of a sparse one the sums of its rows, in the order of their indices."""
+    value = np.asarray(tensors[text], np.float64)
+    indices = tensors.get(text.removesuffix(ROW_VALUES) + ROW_INDICES) if text.endswith(ROW_VALUES) else None
+    if indices is None:
+        return value
+    # As many rows as any index needs would differ from rank to rank: so few columns are kept of all rows as are enough.
+    rows = np.zeros((int(np.max(indices, initial=-1)) + 1, *value.shape[1:]))
+    np.add.at(rows, np.asarray(indices), value)
+    return rows
+
+
+def _variables(tensors: Mapping[str, Any], quantity: str) -> set[str]:
+    return {
+        parse_key(text).name.removesuffix(ROW_VALUES).removesuffix(ROW_INDICES) for text in select(tensors, quantity)
+    }

@@ -18,7 +18,7 @@ PROGRAM_ENDS_SECONDS = 10.0  # in which a program may end by itself once it is t
 OUTLIVES_SECONDS = 5.0  # in which processes that outlive the command may end by themselves
 # Holds on until the process at the other end of its stdin is gone, killed it may be, and then ends the program.
 REAPER = """
-import os, signal, sys
+import os, shutil, signal, sys, time
 if sys.stdin.read() == "":
     name, value = sys.argv[1].encode(), sys.argv[2].encode()
     for pid in [int(each) for each in os.listdir("/proc") if each.isdigit() and int(each) != os.getpid()]:
@@ -28,6 +28,8 @@ if sys.stdin.read() == "":
                     os.kill(pid, signal.SIGKILL)
         except OSError:
             pass
+    time.sleep(0.2)
+    shutil.rmtree(sys.argv[3], ignore_errors=True)
 """
 
 
@@ -37,7 +39,7 @@ class Program:
     Args:
       command: as it would be typed.
       request: what is asked of it.
-      folder: made if missing; holds the request.
+      folder: made if missing; holds the request, and is removed where this process is killed.
       environment: of the command, by default this process's.
       streams: `stdin`, `stdout`, `stderr` of the command, as `subprocess.Popen` takes them.
 
@@ -61,7 +63,7 @@ class Program:
         own = dict(os.environ if environment is None else environment)
         own[REQUEST_VARIABLE] = self._file
         own["PYTHONPATH"] = os.pathsep.join([INJECT, *filter(None, [own.get("PYTHONPATH", "")])])
-        words = [sys.executable, "-S", "-c", REAPER, REQUEST_VARIABLE, self._file]
+        words = [sys.executable, "-S", "-c", REAPER, REQUEST_VARIABLE, self._file, str(folder)]
         # In a session of its own: what ends this process's group must not end it first.
         self._reaper = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
         try:

@@ -1,17 +1,20 @@
 """Makes one trace of what the ranks of a program recorded, each in a folder of its own."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from parity.record.combination import combination_of
-from parity.trace import Trace, TraceWriter, parse_key, quantity_of, section_of, select
+from parity.record.combination import Combination, combination_of, same_before_clipping, settle_clipping
+from parity.record.hazards import Hazard, Seen, hazards_of
+from parity.trace import SHADOW_FORWARD, Trace, TraceWriter, parse_key, quantity_of, section_of, section_prefix, select
 from parity.trace.arrays import Tensors
 from parity.trace.keys import PER_TOWER
 
 SIDE = "torch_ddp.record"
+OF_A_RANK = ("sections", "rank", "world_size", "pid", "closed", "enough", "step_numbers")
 
 
 @dataclass
@@ -21,10 +24,12 @@ class Ranks:
     Attributes:
       folders: one of each rank, in their order.
       facts: of each.
+      other_processes: number of processes that recorded as a rank which another one was already.
     """
 
     folders: list[Path] = field(default_factory=list)
     facts: list[dict[str, Any]] = field(default_factory=list)
+    other_processes: int = 0
 
     @property
     def world_size(self) -> int:
@@ -32,23 +37,28 @@ class Ranks:
         return int(self.facts[0]["world_size"]) if self.facts else 0
 
     @property
+    def all_there(self) -> bool:
+        """Whether every rank has begun."""
+        return 0 < len(self.facts) == self.world_size
+
+    @property
     def complete(self) -> bool:
         """Whether every rank is there, has ended well and holds as many steps as the others."""
         steps = {tuple(each.get("step_numbers", ())) for each in self.facts}
-        return (
-            0 < len(self.facts) == self.world_size
-            and all(each.get("closed") for each in self.facts)
-            and len(steps) == 1
-        )
+        return self.all_there and all(each.get("closed") for each in self.facts) and len(steps) == 1
 
     @property
     def enough(self) -> bool:
         """Whether every rank holds as many steps as were wanted."""
-        return 0 < len(self.facts) == self.world_size and all(each.get("enough") for each in self.facts)
+        return self.all_there and all(each.get("enough") for each in self.facts)
+
+    def lost(self) -> list[int]:
+        """Returns the ranks whose process is gone though it did not end well."""
+        return [int(each["rank"]) for each in self.facts if not each.get("closed") and not _is_alive(int(each["pid"]))]
 
     def steps(self) -> list[int]:
         """Returns the steps that every rank holds."""
-        if len(self.folders) < self.world_size or not self.folders:
+        if not self.all_there:
             return []
         return sorted(set.intersection(*(set(_numbers(each)) for each in self.folders)))
 
@@ -56,16 +66,116 @@ class Ranks:
 def read_ranks(folder: str) -> Ranks:
     """Returns what the ranks below a folder have left; of several processes of one rank the first that began."""
     found: dict[int, tuple[float, Path, dict[str, Any]]] = {}
-    for path in Path(folder).glob("rank-*"):
+    paths = list(Path(folder).glob("rank-*"))
+    for path in paths:
         try:
             facts = json.loads((path / "facts.json").read_text("utf-8"))
         except FileNotFoundError:
             continue  # just being made
-        began = (path / "trace.json").stat().st_mtime
+        began = facts["began"]
         if facts["rank"] not in found or began < found[facts["rank"]][0]:
             found[facts["rank"]] = began, path, facts
     ordered = [found[rank] for rank in sorted(found)]
-    return Ranks([each[1] for each in ordered], [each[2] for each in ordered])
+    return Ranks([each[1] for each in ordered], [each[2] for each in ordered], len(paths) - len(found))
+
+
+class Merging:
+    """Reads the ranks' traces step by step, and remembers what they show of the program.
+
+    Args:
+      ranks: what they left; at least one step of all.
+      numbers: of the steps that count.
+
+    Attributes:
+      trained: names of the optimizers that have made an update, in the order in which they did.
+      hazards: dict of name to `Hazard`, in the order of finding.
+      combinations: dict of the optimizer's name to the `Combination` of the first step that shows one.
+    """
+
+    def __init__(self, ranks: Ranks, numbers: Sequence[int]) -> None:
+        self._ranks = ranks
+        self._traces = [Trace(folder, whole=False) for folder in ranks.folders]
+        #: dict of the name of each to the first step that it makes.
+        self.first = _first_steps(self._traces[0], numbers)
+        self.trained = list(self.first)
+        self.hazards: dict[str, Hazard] = {}
+        self.combinations: dict[str, Combination] = {}
+        self.disagreed: list[int] = []
+        self.passes: dict[str, int] = {}
+        self._clipping: dict[str, str] = {}
+
+    def init(self) -> Tensors:
+        """Returns the state before the first step."""
+        return self._renamed(_read(self._traces[0].init()))
+
+    def step(self, number: int) -> Tensors:
+        """Returns one step of all ranks: towers from each, all else from rank 0."""
+        ranks = [_read(trace.step(number)) for trace in self._traces]
+        digests = [_digests(folder, number) for folder in self._ranks.folders]
+        merged = dict(ranks[0])
+        for each in ranks[1:]:
+            merged.update((name, value) for name, value in each.items() if quantity_of(name) in PER_TOWER)
+        for section in self.trained:
+            own = [_of_section(each, section) for each in ranks]
+            if not own[0]:
+                continue
+            combination = combination_of(own)
+            known = self.combinations.setdefault(section, combination)
+            if known.kind == "unknown":
+                self.combinations[section] = combination
+            of_all = _of_section(merged, section)
+            merged = {name: value for name, value in merged.items() if section_of(name) != section}
+            settled = settle_clipping(of_all, combination.clipped_first, same_before_clipping(own))
+            merged.update((section_prefix(section) + name, value) for name, value in settled.items())
+            self.passes.setdefault(section, _passes(own[0]))
+            if select(settled, "clip", "tower_clip"):
+                self._clipping[section] = f"{'before' if combination.clipped_first else 'after'} combining"
+            self._keep(hazards_of(Seen(number, section, self._ranks.facts, own, digests, combination)))
+        shared = [{name: each for name, each in own.items() if quantity_of(name) in ("var", "slot")} for own in digests]
+        if any(each != shared[0] for each in shared[1:]):
+            self.disagreed.append(number)
+        return self._renamed(merged)
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the facts of the program, as far as the steps that were read show them."""
+        first, ranks = self._ranks.facts[0], self._ranks.world_size
+        sections = {}
+        for name in self.trained:
+            combination = self.combinations.get(name, Combination("unknown", {}, False))
+            sections[name] = {
+                **first["sections"].get(name, {}),
+                "combine": combination.kind,
+                "towers": ranks,
+                "backward_passes": self.passes.get(name, 1),
+                "clipping": self._clipping.get(name, ""),
+            }
+            if len(set(combination.of.values())) > 1:
+                sections[name]["combinations"] = combination.of
+        own = {name: value for name, value in first.items() if name not in OF_A_RANK}
+        main = sections[self.trained[0]] if self.trained else {}
+        found = {
+            "side": SIDE,
+            "ranks": ranks,
+            **own,
+            **main,
+            "ranks_agree": not self.disagreed,
+            "steps_where_ranks_differ": self.disagreed,
+            "hazards": [each._asdict() for each in self.hazards.values()],
+        }
+        return {**found, "sections": sections} if len(self.trained) > 1 else found
+
+    def _keep(self, hazards: Sequence[Hazard]) -> None:
+        for each in hazards:
+            self.hazards.setdefault(each.name, each)
+
+    def _renamed(self, tensors: Mapping[str, Any]) -> Tensors:
+        # Without the section where one optimizer trained only; of those that did not, nothing.
+        kept = {
+            name: value for name, value in tensors.items() if not section_of(name) or section_of(name) in self.trained
+        }
+        if len(self.trained) != 1:
+            return kept
+        return {str(parse_key(name)._replace(section="")): value for name, value in kept.items()}
 
 
 def merge(ranks: Ranks, out: str, whole: bool, **facts: Any) -> Trace:
@@ -80,25 +190,15 @@ def merge(ranks: Ranks, out: str, whole: bool, **facts: Any) -> Trace:
     Returns:
       The trace.
     """
-    traces = [Trace(folder, whole=False) for folder in ranks.folders]
-    numbers = ranks.steps()
-    trained = _trained(traces[0], numbers)
-    first = ranks.facts[0]
-    writer = TraceWriter(out, {**traces[0].producer}, {}, traces[0].variables)
-    writer.init(_renamed(_read(traces[0].init()), trained))
-    agree: dict[str, bool] = {}
-    combinations: dict[str, Any] = {}
-    for number in numbers:
-        tensors = merged_step(traces, number, trained)
-        for section in _sections_of(tensors):
-            combinations.setdefault(section, combination_of(_of_section(tensors, section), len(traces)))
-        agree[str(number)] = _agree(ranks.folders, number)
-        writer.step(number, tensors)
-    described = _facts(first, trained, combinations, len(traces))
-    described.update(
-        ranks_agree=all(agree.values()), steps_where_ranks_differ=[n for n, same in agree.items() if not same]
-    )
-    described.update(facts)
+    merging, first = Merging(ranks, ranks.steps()), Trace(ranks.folders[0], whole=False)
+    writer = TraceWriter(out, first.producer, {}, first.variables)
+    writer.init(merging.init())
+    for number in ranks.steps():
+        writer.step(number, merging.step(number))
+    forward = ranks.folders[0] / SHADOW_FORWARD
+    if forward.is_dir():
+        shutil.copytree(forward, Path(out) / SHADOW_FORWARD, dirs_exist_ok=True)
+    described = {**merging.facts(), **facts}
     if whole:
         writer.close(**described)
     else:
@@ -106,47 +206,12 @@ def merge(ranks: Ranks, out: str, whole: bool, **facts: Any) -> Trace:
     return Trace(out, whole=False)
 
 
-def merged_step(traces: Sequence[Trace], number: int, trained: Sequence[str]) -> Tensors:
-    """Returns one step of all ranks: towers from each, all else from rank 0."""
-    tensors = _read(traces[0].step(number))
-    for trace in traces[1:]:
-        file = trace.step(number)
-        tensors.update((name, file.read(name)) for name in file.names(*PER_TOWER))
-    return _renamed(tensors, trained)
-
-
-def _facts(
-    first: Mapping[str, Any], trained: Sequence[str], combinations: Mapping[str, Any], ranks: int
-) -> dict[str, Any]:
-    sections = {name: dict(first["sections"].get(name, {})) for name in trained}
-    for name, described in sections.items():
-        described["combine"] = combinations.get(name if len(trained) > 1 else "", "unknown")
-        described["towers"] = ranks
-    main = sections[trained[0]] if trained else {}
-    own = {name: value for name, value in first.items() if name not in OF_A_RANK}
-    found = {"side": SIDE, "ranks": ranks, **own, **main}
-    return {**found, "sections": sections} if len(trained) > 1 else found
-
-
-OF_A_RANK = ("sections", "rank", "world_size", "pid", "closed", "enough", "step_numbers")
-
-
-def _trained(trace: Trace, numbers: Sequence[int]) -> list[str]:
-    """The sections that have made an update, in the order in which they did."""
-    names = [section_of(name) for number in numbers for name in trace.step(number).names("grad", "loss")]
-    return list(dict.fromkeys(names))
-
-
-def _renamed(tensors: Mapping[str, Any], trained: Sequence[str]) -> Tensors:
-    """Without the section where one optimizer trained only; of the others that did not, nothing."""
-    kept = {name: value for name, value in tensors.items() if not section_of(name) or section_of(name) in trained}
-    if len(trained) != 1:
-        return kept
-    return {str(parse_key(name)._replace(section="")): value for name, value in kept.items()}
-
-
-def _sections_of(tensors: Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys(section_of(name) for name in select(tensors, "grad")))
+def _first_steps(trace: Trace, numbers: Sequence[int]) -> dict[str, int]:
+    first: dict[str, int] = {}
+    for number in numbers:
+        for name in trace.step(number).names("state"):
+            first.setdefault(section_of(name), number)
+    return first
 
 
 def _of_section(tensors: Mapping[str, Any], section: str) -> Tensors:
@@ -154,11 +219,21 @@ def _of_section(tensors: Mapping[str, Any], section: str) -> Tensors:
     return {str(parse_key(name)._replace(section="")): value for name, value in own.items()}
 
 
-def _agree(folders: Sequence[Path], number: int) -> bool:
-    """Whether weights and slots have the same bytes on all ranks after a step; statistics may differ until they are sent."""
-    digests = [json.loads((each / f"digests-{number:06d}.json").read_text("utf-8")) for each in folders]
-    shared = [{name: value for name, value in each.items() if quantity_of(name) in ("var", "slot")} for each in digests]
-    return all(each == shared[0] for each in shared)
+def _passes(tensors: Mapping[str, Any]) -> int:
+    return max(1, len({parse_key(name).tower for name in tensors if quantity_of(name) == "loss"}))
+
+
+def _digests(folder: Path, number: int) -> dict[str, str]:
+    found: dict[str, str] = json.loads((folder / f"digests-{number:06d}.json").read_text("utf-8"))
+    return found
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        # A process that has ended and that nobody has waited for is there still, as a zombie.
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return not Path("/proc").is_dir()
 
 
 def _numbers(folder: Path) -> list[int]:

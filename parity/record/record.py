@@ -11,15 +11,19 @@ from pathlib import Path
 from parity.record.launch import Program
 from parity.record.merge import merge, read_ranks
 from parity.record.report import Report
+from parity.trace import SHADOW_FORWARD
+from parity.trace.writer import clear_trace
 from parity.worker.program_request import ProgramRequest
 
 NOT_RECORDED = 2  # the exit code of a program that ended well and of which nothing was recorded, or not all
-FOLLOW_SECONDS = 0.1
+FOLLOW_SECONDS = 0.2
 ENOUGH_SECONDS = 30.0  # for the program to end once all ranks have recorded what was wanted
+HANGS_SECONDS = 1800.0  # as long as gloo itself waits in a collective
+LOST_SECONDS = 60.0  # for a launcher to notice that a rank is gone
 
 
 def record_program(
-    command: Sequence[str], out: str, steps: int | None = None, skip: int = 0, silence: float = 1800.0
+    command: Sequence[str], out: str, steps: int | None = None, skip: int = 0, silence: float = HANGS_SECONDS
 ) -> int:
     """Runs a program and leaves a trace of its training steps.
 
@@ -30,11 +34,17 @@ def record_program(
       skip: number of training steps that go by first.
       silence: seconds without a recorded step, once there is one, after which the program counts as hanging.
 
+    Raises:
+      TraceError: `out` holds something other than a trace.
+
     Returns:
       The command's exit code; 0 once `steps` are recorded; 2 where it ended well and nothing was recorded, or not all, or
       where it hung.
     """
     report = Report(steps)
+    # At once, not when there is a new one: what this program leaves nobody is to take an older trace for.
+    clear_trace(out)
+    shutil.rmtree(Path(out) / SHADOW_FORWARD, ignore_errors=True)
     # Beside the trace, for it may not fit elsewhere: it is what the trace is made of.
     parent = os.path.dirname(os.path.abspath(out))
     os.makedirs(parent, exist_ok=True)
@@ -47,6 +57,8 @@ def record_program(
         whole = ranks.complete and (code == 0 or ranks.enough)
         if not ranks.steps():
             report.nothing(ranks, code)
+            with contextlib.suppress(OSError):
+                os.rmdir(out)
             return code or NOT_RECORDED
         trace = merge(ranks, out, whole)
         report.end(trace, whole, ranks, code)
@@ -70,7 +82,9 @@ def _follow(program: Program, report: Report, silence: float) -> int:
         waited = time.monotonic() - since
         if ranks.enough and waited > ENOUGH_SECONDS:
             return 0
-        if done > 0 and waited > silence:
-            report.hangs(ranks, waited)
+        lost = ranks.lost() if waited > min(LOST_SECONDS, silence) else []
+        if lost or (done > 0 and waited > silence):
+            gone = f", and rank {', '.join(map(str, lost))} is gone" if lost else ""
+            report.hangs(f"none for {waited:.0f} s{gone}")
             return NOT_RECORDED
     return code

@@ -55,7 +55,7 @@ class TraceWriter(object):
         activations: Iterable[str] = (),
     ) -> None:
         self.directory = str(directory)
-        self._clear()
+        clear_trace(self.directory)
         self._steps: List[int] = []
         self._meta: Dict[str, Any] = {
             "format": FORMAT,
@@ -92,17 +92,22 @@ class TraceWriter(object):
         meta = dict(self._meta, steps=len(self._steps), step_numbers=self._steps, complete=complete)
         write_json(os.path.join(self.directory, TRACE_FILE), meta)
 
-    def _clear(self) -> None:
-        if not os.path.isdir(self.directory):
-            os.makedirs(self.directory)
-            return
-        # A mistyped --out may name a folder with somebody's work: only what a trace is made of is ever removed.
-        if os.listdir(self.directory) and not _is_trace(self.directory):
-            raise TraceError(
-                f"trace: expected an empty folder or an older trace at {self.directory}, "
-                "got other files. Name another folder."
-            )
-        _remove_files(self.directory)
+
+def clear_trace(directory: str) -> None:
+    """Makes a folder for a trace, and removes an older one in it.
+
+    Raises:
+      TraceError: there is something other than a trace.
+    """
+    if not os.path.isdir(directory):
+        os.makedirs(directory)
+        return
+    # A mistyped --out may name a folder with somebody's work: only what a trace is made of is ever removed.
+    if os.listdir(directory) and not _is_trace(directory):
+        raise TraceError(
+            f"trace: expected an empty folder or an older trace at {directory}, got other files. Name another folder."
+        )
+    _remove_files(directory)
 
 
 # ".part" is what a writer left that was killed before its rename.

@@ -1,23 +1,83 @@
 """Finds the tensors in what a loader yields or a model is called with, and names them by their place."""
 
+import inspect
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
+from torch_ddp.record.sections import bare
 from torch_ddp.step.trace_names import array
 
+Arrays = dict[str, np.ndarray]
+MOST_KEPT = 4  # batches of which the model may be called with one: loaders are read ahead of it by few
 
-def tensors_in(batch: Any) -> dict[str, np.ndarray]:
-    """Returns dict of place, e.g. "0" or "image", to a copy of each tensor or array in a batch."""
-    return {place: array(value) if isinstance(value, Tensor) else np.array(value) for place, value in places(batch)}
+
+class Batches:
+    """What loaders have yielded and no training pass has taken yet."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[dict[str, Tensor | np.ndarray], Any]] = deque(maxlen=MOST_KEPT)
+
+    def add(self, loader: Any, batch: Any) -> None:
+        """Takes a batch that a loader has yielded."""
+        found = dict(places(batch))
+        if found:
+            self._waiting.append((found, loader))
+
+    def take(self, inputs: "Mapping[str, Tensor | np.ndarray]") -> Arrays:
+        """Returns a copy of the batch that a model is called with, by place; without a loader of what it is called with.
+
+        Args:
+          inputs: dict of argument's name to what the model is called with; empty where backward is called without.
+        """
+        batch = next((each for each in self._waiting if _is_in(each[0], inputs)), None)
+        if batch is None and self._waiting:
+            batch = self._waiting[-1]
+        found = inputs if batch is None else batch[0]
+        # Older ones were of an evaluation, or of a pass that took them in another form.
+        while batch is not None and self._waiting and self._waiting.popleft() is not batch:
+            pass
+        return {place: copied(value) for place, value in found.items()}
+
+
+def _is_in(batch: "Mapping[str, Tensor | np.ndarray]", inputs: "Mapping[str, Tensor | np.ndarray]") -> bool:
+    """Whether one of the tensors that a model is called with is one of a batch, moved to another device it may be."""
+    tensors = [value for value in inputs.values() if isinstance(value, Tensor)]
+    candidates = [value for value in batch.values() if isinstance(value, Tensor)]
+    return any(
+        one.data_ptr() == other.data_ptr() or (one.dtype == other.dtype and torch.equal(one.cpu(), other.cpu()))
+        for one in tensors
+        for other in candidates
+        if one.shape == other.shape and one.numel()
+    )
+
+
+def copied(value: "Tensor | np.ndarray") -> np.ndarray:
+    """Returns a copy of a tensor or an array as an array on the host."""
+    return array(value) if isinstance(value, Tensor) else np.array(value)
+
+
+def named_inputs(module: nn.Module, arguments: Any, named: Any) -> "dict[str, Tensor | np.ndarray]":
+    """Returns the tensors that a module is called with, by the names of its forward's arguments."""
+    try:
+        bound = inspect.signature(bare(module).forward).bind(*arguments, **(named or {}))
+        given: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            kind = bound.signature.parameters[name].kind
+            given.update(value if kind is inspect.Parameter.VAR_KEYWORD else {name: value})
+    except (TypeError, ValueError):
+        given = {**{str(number): value for number, value in enumerate(arguments)}, **(named or {})}
+    return dict(places(given))
 
 
 def places(batch: Any, place: str = "") -> "list[tuple[str, Tensor | np.ndarray]]":
     """Returns the tensors and arrays of numbers in a nested batch, each with its keys and indices."""
     if isinstance(batch, Tensor):
-        return [(place or "0", batch)]
+        return [(place or "0", batch)] if not batch.is_sparse and batch.layout is torch.strided else []
     if isinstance(batch, np.ndarray):
         return [(place or "0", batch)] if batch.dtype.kind in "biuf" else []
     items: Any = ()

@@ -1,43 +1,155 @@
-"""States what is known of a program in one of its ranks: optimizers, wrappers, devices, versions."""
+"""States what is known of a program in one of its ranks: optimizers, wrappers, samplers, schedules, versions."""
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
 from torch_ddp.facts import TORCH_FLAGS, describe_variables
-from torch_ddp.record.sections import Section
+from torch_ddp.record.sections import Section, bare
+from torch_ddp.record.steps import Pass
 from torch_ddp.step.optimizer import hyper_parameters
 
+MOST_NAMES = 8  # of parameters in one fact
 
-def facts_of_rank(sections: Sequence[Section], wrappers: Mapping[str, str]) -> dict[str, Any]:
+
+class Observed:
+    """What is seen of a program beside its steps."""
+
+    def __init__(self) -> None:
+        self._wrappers: list[nn.Module] = []
+        self._hooks: dict[int, str] = {}
+        self._forwards: Counter[str] = Counter()
+        self._passes: Counter[str] = Counter()
+        self._samplers: dict[int, dict[str, Any]] = {}
+        self._schedules: dict[int, dict[str, Any]] = {}
+        self._collectives: Counter[str] = Counter()
+        self._autocast: set[str] = set()
+        self._gradients: set[str] = set()
+
+    def wrapper_made(self, module: nn.Module) -> None:
+        """Takes a new wrapper."""
+        self._wrappers.append(module)
+
+    def hook_registered(self, module: nn.Module, name: str) -> None:
+        """Takes the communication hook of a wrapper."""
+        self._hooks[id(module)] = name
+
+    def before_forward(self, module: nn.Module, families: Iterable[Any]) -> None:
+        """Takes a forward pass with gradients, and which module of those around a model was called."""
+        around = [each for each in self._wrappers if each is not module and bare(each) is bare(module)]
+        passed = [each for each in around if not _is_inside(each, module)]
+        # A model that is frozen while another one trains through it shares nothing either way.
+        if not passed or any(each.requires_grad for each in module.parameters()):
+            self._forwards["past_wrapper" if passed else "through_wrapper"] += 1
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                self._autocast.add(str(torch.get_autocast_dtype(device)).removeprefix("torch."))
+
+    def before_backward(self, current: Pass, families: Iterable[Any]) -> None:
+        """Takes a backward pass."""
+        wrapped = [each for each in self._wrappers if isinstance(each, DistributedDataParallel)]
+        held = wrapped and not all(each.require_backward_grad_sync for each in wrapped)
+        self._passes["no_sync" if held else "sync"] += 1
+
+    def sampler_begins(self, sampler: Any) -> None:
+        """Takes an epoch of a DistributedSampler."""
+        known = self._samplers.setdefault(
+            id(sampler), {"epochs": [], "shuffle": bool(getattr(sampler, "shuffle", False))}
+        )
+        known["epochs"].append(int(getattr(sampler, "epoch", 0)))
+
+    def schedule_steps(self, schedule: Any, optimizer: Optimizer | None) -> None:
+        """Takes a step of a learning rate's schedule."""
+        known = self._schedules.setdefault(id(schedule), {"name": type(schedule).__name__, "steps": 0})
+        known["steps"] += 1
+
+    def collective(self, name: str) -> None:
+        """Takes a collective that the program itself calls on a gradient."""
+        self._collectives[name] += 1
+
+    def facts(self) -> dict[str, Any]:
+        """Returns all of it as JSON values."""
+        return {
+            "wrappers": [self._described(each) for each in self._wrappers],
+            "forwards": dict(self._forwards),
+            "passes": dict(self._passes),
+            "samplers": [{**each, "epochs": each["epochs"][:MOST_NAMES]} for each in self._samplers.values()],
+            "schedules": list(self._schedules.values()),
+            "collectives": dict(self._collectives),
+            "autocast": sorted(self._autocast),
+        }
+
+    def _described(self, module: nn.Module) -> dict[str, Any]:
+        described: dict[str, Any] = {
+            "name": type(module).__name__,
+            "class": f"{type(module).__module__}.{type(module).__qualname__}",
+            "model": type(bare(module)).__name__,
+        }
+        for name in ("find_unused_parameters", "broadcast_buffers", "gradient_as_bucket_view", "static_graph"):
+            if isinstance(getattr(module, name, None), bool):
+                described[name] = getattr(module, name)
+        if id(module) in self._hooks:
+            described["hook"] = self._hooks[id(module)]
+        return described
+
+
+def _is_inside(wrapper: nn.Module, module: nn.Module) -> bool:
+    return any(each is wrapper for each in module.modules())
+
+
+def facts_of_rank(sections: Sequence[Section], observed: Observed) -> dict[str, Any]:
     """Returns the facts of this rank as a dict of JSON values."""
     return {
         "framework": "torch " + torch.__version__,
         "script": os.path.basename(sys.argv[0]) if sys.argv else "",
         "arguments": sys.argv[1:],
         "backend": dist.get_backend() if dist.is_available() and dist.is_initialized() else "",
-        "wrappers": dict(wrappers),
+        "group": dist.is_available() and dist.is_initialized(),
         "precision": precision_of(sections),
         "sections": {each.name: facts_of_section(each) for each in sections},
+        "outside_wrapper": outside_wrapper(sections, observed),
+        "seed": torch.initial_seed(),
         "threads": torch.get_num_threads(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "matmul_precision": torch.get_float32_matmul_precision(),
         "flags": {name: os.environ[name] for name in TORCH_FLAGS if name in os.environ},
+        **observed.facts(),
     }
 
 
 def facts_of_section(section: Section) -> dict[str, Any]:
     """Returns the facts of one optimizer as a dict of JSON values."""
+    trained = section.trained()
     return {
         "optimizer": hyper_parameters(section.optimizer),
         "groups": len(section.optimizer.param_groups),
-        "parameters": sorted(section.trained()),
+        "parameters": sorted(trained),
+        "of_no_model": len(section.parameters()) - len(trained),
+        "not_held": sorted(
+            name for name, value in section.named_parameters().items() if name not in trained and value.requires_grad
+        ),
         "models": {prefix: type(model).__name__ for prefix, model in section.models.items()},
     }
+
+
+def outside_wrapper(sections: Sequence[Section], observed: Observed) -> list[str]:
+    """Returns the trained parameters that no DistributedDataParallel shares; [] where there is none."""
+    shared: set[int] = set()
+    wrappers = [each for each in observed._wrappers if isinstance(each, DistributedDataParallel)]
+    for wrapper in wrappers:
+        ignored = set(getattr(wrapper, "parameters_to_ignore", ()))
+        shared |= {id(value) for name, value in wrapper.module.named_parameters() if name not in ignored}
+    if not wrappers:
+        return []
+    return sorted(name for each in sections for name, value in each.weights().items() if id(value) not in shared)
 
 
 def variables_of(sections: Sequence[Section]) -> dict[str, dict[str, Any]]:
@@ -52,3 +164,10 @@ def precision_of(sections: Sequence[Section]) -> str:
         str(value.dtype).removeprefix("torch.") for each in sections for value in each.named_parameters().values()
     }
     return "+".join(sorted(dtypes))
+
+
+def rank_and_world_size() -> tuple[int, int]:
+    """Returns this rank and the number of ranks; of a program without a process group what its launcher says."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,8 +33,8 @@ class RankTrace:
     ) -> None:
         # With the process's number: a program may train twice, in processes that come one after the other.
         self.folder = os.path.join(ranks, f"rank-{rank:03d}-{os.getpid()}")
-        self.facts = {**facts, "rank": rank, "world_size": world_size, "pid": os.getpid()}
-        self._rank = rank
+        self.facts = {**facts, "rank": rank, "world_size": world_size, "pid": os.getpid(), "began": time.time()}
+        self._rank, self.pid = rank, os.getpid()
         self._numbers: list[int] = []
         producer = {"package": "torch_ddp.record", "framework": "torch " + torch.__version__}
         self._writer = TraceWriter(self.folder, producer, {}, variables)

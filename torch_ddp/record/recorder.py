@@ -6,19 +6,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from parity.worker.program_request import ProgramRequest
-from torch_ddp.record.batches import tensors_in
+from torch_ddp.record.averages import Averages
+from torch_ddp.record.batches import Batches, named_inputs
 from torch_ddp.record.ending import leave
-from torch_ddp.record.facts import facts_of_rank, variables_of
+from torch_ddp.record.facts import Observed, facts_of_rank, rank_and_world_size, variables_of
+from torch_ddp.record.layers import Layers
 from torch_ddp.record.rank_trace import RankTrace
-from torch_ddp.record.sections import Section, calling_frame, wrappers_of
+from torch_ddp.record.scaling import LossScales
+from torch_ddp.record.sections import Section, calling_frame, name_uniquely, wrappers_of
 from torch_ddp.record.stand_in import StandIn
 from torch_ddp.record.steps import Step, Update, copy_of, state_of
-from torch_ddp.step.trace_names import array
 
 
 class Recorder:
@@ -31,6 +32,9 @@ class Recorder:
     Attributes:
       sections: list of `Section`, one for each optimizer, in the order in which they were made.
       seen: number of training steps that have ended, skipped ones among them.
+      observed: `Observed`, what was seen beside the steps.
+      scales: `LossScales`.
+      trace: `RankTrace`, from the first recorded step on.
     """
 
     def __init__(self, request: ProgramRequest, stand_in: StandIn) -> None:
@@ -38,15 +42,18 @@ class Recorder:
         self.sections: list[Section] = []
         self.seen = 0
         self.trace: RankTrace | None = None
-        self.wrappers: dict[str, str] = {}
+        self.observed = Observed()
+        self.scales = LossScales()
+        self._averages = Averages()
+        self._batches = Batches()
+        self._layers = Layers()
         self._step: Step | None = None
-        self._last: Step | None = None
+        self._ended: Step | None = None  # the last one, until it is written
         self._updates: dict[int, Update] = {}
         self._within = contextlib.ExitStack()
         self._hooked: dict[int, Any] = {}
         self._families: dict[int, Any] = {}
-        self._depth = 0
-        self._batches: list[Any] = []
+        self._calls = 0  # of hooked modules that have begun and not ended
         self._enough = False
 
     # What the patched calls report.
@@ -58,21 +65,23 @@ class Recorder:
         section = Section(optimizer, len(self.sections))
         self.sections.append(section)
         section.find_models(calling_frame())
-        optimizer.register_step_pre_hook(self._before_update)
-        optimizer.register_step_post_hook(self._after_update)
+        section.hooks = [
+            optimizer.register_step_pre_hook(self._before_update),
+            optimizer.register_step_post_hook(self._after_update),
+        ]
         self._hook_models()
         self.stand_in.optimizer_made(section)
 
     def module_made(self, module: nn.Module) -> None:
         """Takes a new wrapper around a module."""
-        self.wrappers[type(module).__name__] = f"{type(module).__module__}.{type(module).__qualname__}"
+        self.observed.wrapper_made(module)
         self._hook_models()
         self.stand_in.module_made(module)
 
     def batch(self, loader: Any, batch: Any) -> Any:
         """Takes what a loader yields; returns what the program gets for it."""
         replaced = self.stand_in.replace_batch(loader, batch)
-        self._batches.append(replaced)
+        self._batches.add(loader, replaced)
         return replaced
 
     @contextlib.contextmanager
@@ -84,20 +93,49 @@ class Recorder:
             yield
             return
         current = step.current()
+        current.scale = self.scales.of(tensors)
         if not current.inputs:
-            self._take_batch(step)
+            current.inputs = self._batches.take({})
+        self.observed.before_backward(current, self._families.values())
+        self._layers.stop()
         for section in self.sections:
             self._hook_parameters(section)
         yield
-        with torch.no_grad():
-            current.loss = array(sum(each.detach().sum() for each in tensors)) / current.scale  # type: ignore[arg-type]
+        current.loss = self.scales.unscaled(tensors)
+        if current.scale == 1.0:
+            step.take_reduced([value for section in self.sections for value in section.weights().values()])
 
-    def clipping(self, parameters: Sequence[Tensor]) -> None:
-        """Is called before gradients are clipped by a function of torch's."""
+    def clipping(self, parameters: Sequence[Tensor], after: bool) -> None:
+        """Is called before, and after, gradients are clipped by a function of torch's."""
         if self._step is not None and self._recording():
+            kept = self._step.clipped if after else self._step.unclipped
             for each in parameters:
-                if each.grad is not None and id(each) not in self._step.clipped:
-                    self._step.clipped[id(each)] = copy_of(each.grad)
+                if each.grad is not None and id(each) not in kept:
+                    kept[id(each)] = copy_of(each.grad)
+
+    def updates_of(self, optimizer: Optimizer) -> int:
+        """Returns how many steps of an optimizer have been seen."""
+        section = self._section(optimizer)
+        return section.updates if section is not None else 0
+
+    def optimizer_with(self, stash: Any) -> Optimizer | None:
+        """Returns the optimizer that torch_ddp.amp keeps this beside."""
+        own = (each.optimizer for each in self.sections)
+        return next((each for each in own if getattr(each, "_amp_stash", None) is stash), None)
+
+    def is_between_passes(self) -> bool:
+        """Whether a recorded step has had a backward pass and no update yet: when gradients are combined by hand."""
+        return self._step is not None and self._recording() and any(each.loss is not None for each in self._step.passes)
+
+    def skipped(self, optimizer: Optimizer | None) -> None:
+        """Takes a step of an optimizer that a loss scale has left out."""
+        section, step = self._section(optimizer), self._step
+        if optimizer is None or section is None or step is None:
+            return
+        if self._recording() and self.trace is not None:
+            step.add(step.before_update(section, self.scales.state(optimizer, skipped=True)), self._rank)
+            step.tensors.update(state_of(self.sections, [section]))
+        self._end_step(section, step)
 
     # Forward passes.
 
@@ -112,33 +150,34 @@ class Recorder:
                         self._families[id(module)] = module, before, after
 
     def _enter(self, module: nn.Module, arguments: Any, named: Any) -> None:
-        self._depth += 1
-        if self._depth > 1 or not torch.is_grad_enabled():
+        self._calls += 1
+        if self._calls > 1 or not torch.is_grad_enabled():
             return
         self._begin()
         step = self._step
         if step is not None and self._recording():
-            self._take_batch(step, module, arguments, named)
+            self.observed.before_forward(module, self._families.values())
+            inputs = named_inputs(module, arguments, named)
+            current = step.current()
+            current.inputs = {**current.inputs, **self._batches.take(inputs)}
 
     def _leave(self, module: nn.Module, arguments: Any, output: Any) -> None:
-        self._depth -= 1
-
-    def _take_batch(self, step: Step, module: nn.Module | None = None, arguments: Any = (), named: Any = None) -> None:
-        current = step.current()
-        if self._batches:
-            current.inputs.update(tensors_in(self._batches[-1]))
-            self._batches.clear()
-        elif not current.inputs and module is not None:
-            current.inputs.update(tensors_in({**dict(enumerate(arguments)), **(named or {})}))
+        self._calls = max(self._calls - 1, 0)
 
     # Steps.
 
     def _begin(self) -> None:
+        if self._step is not None:
+            return
+        self._write()
         if self._enough:
             self._leave_program()
-        if self._step is not None or self._is_over():
+        if self._is_over():
             return
         self._step = Step(self.seen)
+        for section in self.sections:
+            # Behind all hooks of the program's own, which may clip or reduce.
+            section.move_hooks_back()
         self._within.enter_context(self.stand_in.around_step(self.seen))
         self.stand_in.before_forward(self.seen, self.sections)
         if self._recording() and self.trace is None:
@@ -149,20 +188,28 @@ class Recorder:
 
     def _is_over(self) -> bool:
         wanted = self.request.steps
-        return wanted is not None and self.trace is not None and self.trace.steps >= wanted
+        return wanted is not None and self.seen >= self.request.skip + wanted
+
+    @property
+    def _rank(self) -> int:
+        return int(self.trace.facts["rank"]) if self.trace is not None else 0
 
     def _open(self) -> None:
         rank, world_size = rank_and_world_size()
         for section in self.sections:
             section.find_models(calling_frame())
             section.find_name(calling_frame())
-        _tell_apart(self.sections)
-        facts = facts_of_rank(self.sections, self.wrappers)
+        self._hook_models()
+        name_uniquely(self.sections)
+        facts = facts_of_rank(self.sections, self.observed)
         self.trace = RankTrace(self.request.ranks, rank, world_size, facts, variables_of(self.sections))
         self.trace.init(state_of(self.sections, self.sections))
+        self._averages.begin(self.sections)
+        if not rank:
+            self._layers.start(self.trace.folder, self.sections, self._families.values())
 
     def _hook_parameters(self, section: Section) -> None:
-        for parameter in section.parameters():
+        for parameter in section.weights().values():
             if id(parameter) not in self._hooked and parameter.requires_grad and parameter.is_leaf:
                 hook = _GradientHook(self, id(parameter))
                 self._hooked[id(parameter)] = parameter, parameter.register_hook(hook)  # type: ignore[no-untyped-call]
@@ -173,38 +220,55 @@ class Recorder:
             self._step.current().gradients[key] = copy_of(gradient)
 
     def _before_update(self, optimizer: Optimizer, arguments: Any, named: Any) -> None:
-        section = self._section(optimizer)
-        step = self._step or self._last
+        section, step = self._section(optimizer), self._step or self._ended
         if section is None or step is None:
             return
-        self.stand_in.before_update(section, step.number)
+        # A class whose step calls that of its base comes here twice: what the innermost begins with is what counts.
+        section.nested += 1
+        if section.nested == 1:
+            self.stand_in.before_update(section, step.number)
         if step.number >= self.request.skip and self.trace is not None:
-            self._updates[id(optimizer)] = step.before_update(section)
+            self._updates[id(optimizer)] = step.before_update(section, self.scales.state(optimizer))
 
     def _after_update(self, optimizer: Optimizer, arguments: Any, named: Any) -> None:
-        section = self._section(optimizer)
         # Behind another optimizer's step, with no pass between the two: both belong to the same training step.
-        step = self._step or self._last
+        section, step = self._section(optimizer), self._step or self._ended
         if section is None or step is None:
+            return
+        section.nested -= 1
+        if section.nested:
             return
         section.updates += 1
         update = self._updates.pop(id(optimizer), None)
         if update is not None and self.trace is not None:
-            step.add(update, self.trace.facts["rank"])
+            step.add(update, self._rank)
             step.tensors.update(state_of(self.sections, [section]))
-            self.trace.step(step.number - self.request.skip, step.tensors)
+        self._end_step(section, step)
+
+    def _end_step(self, section: Section, step: Step) -> None:
         if self._step is not None:
             self.seen += 1
-            self._last, self._step = step, None
+            self._ended, self._step = step, None
+        self._layers.stop()
         self.stand_in.after_update(section, step.number)
         self._within.close()
         if self._is_over():
             self._enough = True
-            # Another optimizer may step behind this one: then the next pass ends the program.
-            if len(self.sections) == 1:
+            # Averages move behind the update, and another optimizer may step: then the next pass ends the program.
+            if len(self.sections) == 1 and not self._averages.possible:
+                self._write()
                 self._leave_program()
 
-    def _section(self, optimizer: Optimizer) -> Section | None:
+    def _write(self) -> None:
+        """Writes the last step, now that nothing moves any more that belongs to it."""
+        step, self._ended = self._ended, None
+        if step is None or self.trace is None or not step.tensors:
+            return
+        step.tensors.update(self._averages.read(step.tensors))
+        self.trace.facts.update(self.observed.facts())
+        self.trace.step(step.number - self.request.skip, step.tensors)
+
+    def _section(self, optimizer: Optimizer | None) -> Section | None:
         return next((each for each in self.sections if each.optimizer is optimizer), None)
 
     def _leave_program(self) -> None:
@@ -214,12 +278,14 @@ class Recorder:
 
     def forked(self) -> None:
         """Begins anew in a process that was forked: it may be a rank of its own, or load data for one."""
-        self.trace, self._step, self._last, self.seen, self._depth = None, None, None, 0, 0
+        self.trace, self._step, self._ended, self.seen, self._calls = None, None, None, 0, 0
         self._enough = False
 
     def close(self) -> None:
         """Says that this rank has come to its end."""
-        if self.trace is not None and not self.trace.facts.get("closed"):
+        if self.trace is not None and self.trace.pid == os.getpid() and not self.trace.facts.get("closed"):
+            self._write()
+            self.trace.facts.update(self.observed.facts())
             self.trace.close(enough=self._enough)
 
 
@@ -237,6 +303,14 @@ class _Hook:
     def __deepcopy__(self, memo: Any) -> "_Hook":
         return self
 
+    def __reduce__(self) -> Any:
+        return _no_hook, ()
+
+
+def _no_hook() -> Any:
+    # A whole model that is saved while it is recorded has no recorder where it is loaded.
+    return lambda *arguments: None
+
 
 class _GradientHook:
     def __init__(self, recorder: Recorder, key: int) -> None:
@@ -244,17 +318,3 @@ class _GradientHook:
 
     def __call__(self, gradient: Tensor) -> None:
         self._recorder.gradient(self._key, gradient)
-
-
-def rank_and_world_size() -> tuple[int, int]:
-    """Returns this rank and the number of ranks; of a program without a process group what its launcher says."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank(), dist.get_world_size()
-    return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-
-
-def _tell_apart(sections: Sequence[Section]) -> None:
-    names: set[str] = set()
-    for section in sections:
-        section.name = section.name if section.name not in names else f"{section.name}_{section.order}"
-        names.add(section.name)

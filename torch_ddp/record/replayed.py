@@ -31,9 +31,9 @@ from parity.worker.program_request import ProgramRequest
 from parity.worker.protocol import describe_error
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.facts import describe_variables
+from torch_ddp.record.facts import rank_and_world_size
 from torch_ddp.record.recorded_batches import RecordedBatches
 from torch_ddp.record.recorded_draws import INPUT, RecordedDraws, draws_in_order
-from torch_ddp.record.recorder import rank_and_world_size
 from torch_ddp.record.sections import Section
 from torch_ddp.record.stand_in import StandIn
 from torch_ddp.record.widen import Widened, widen_module, widen_program

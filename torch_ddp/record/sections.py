@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -35,21 +35,45 @@ class Section:
         self.named = False
         self.models: dict[str, nn.Module] = {}
         self.updates = 0
+        self.nested = 0
+        self.hooks: list[Any] = []
+        # Held by the optimizer when it was made: of parameters that no model has any more this tells how many there are.
+        self.held_first = len(self.parameters())
 
     def parameters(self) -> list[Tensor]:
         """Returns the parameters in all groups."""
         return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
 
+    def weights(self) -> dict[str, Tensor]:
+        """Returns dict of name to those parameters of the models that the optimizer trains, half ones by their masters."""
+        held = self._held()
+        return {name: value for name, value in self._all_weights().items() if id(value) in held}
+
     def named_parameters(self) -> dict[str, Tensor]:
-        """Returns dict of name to parameter of all models, those that this optimizer does not hold among them."""
+        """Returns dict of name to parameter of all models, in the place of half ones their float32 masters."""
+        masters = masters_of(self.optimizer)
+        return {name: masters.get(id(value), value) for name, value in self._all_weights().items()}
+
+    def trained(self) -> dict[str, Tensor]:
+        """Returns dict of name to what the optimizer steps: parameters, or their masters."""
+        masters = masters_of(self.optimizer)
+        return {name: masters.get(id(value), value) for name, value in self.weights().items()}
+
+    def move_hooks_back(self) -> None:
+        """Has our hooks come last among those of the optimizer's step."""
+        for hook in self.hooks:
+            table = hook.hooks_dict_ref()
+            if table is not None and hook.id in table:
+                table.move_to_end(hook.id)
+
+    def _all_weights(self) -> dict[str, Tensor]:
         return {
             prefix + name: value for prefix, model in self.models.items() for name, value in model.named_parameters()
         }
 
-    def trained(self) -> dict[str, Tensor]:
-        """Returns dict of name to those parameters that the optimizer holds."""
-        held = {id(parameter) for parameter in self.parameters()}
-        return {name: value for name, value in self.named_parameters().items() if id(value) in held}
+    def _held(self) -> set[int]:
+        # Weights that have a master are in no group any more: their masters are.
+        return {*(id(parameter) for parameter in self.parameters()), *masters_of(self.optimizer)}
 
     def named_statistics(self) -> dict[str, Tensor]:
         """Returns dict of name to floating-point buffer of all models."""
@@ -61,7 +85,7 @@ class Section:
 
     def find_models(self, frame: FrameType | None = None) -> None:
         """Finds the modules that hold its parameters, among all that there are; `frame` is the program's."""
-        held = {id(parameter) for parameter in self.parameters()}
+        held = self._held()
         found = [module for module in root_modules() if any(id(each) in held for each in module.parameters())]
         # Copies that share weights, and modules that are part of another: the one with the most comes first.
         found.sort(key=lambda module: -sum(id(each) in held for each in module.parameters()))
@@ -72,7 +96,7 @@ class Section:
             if own - covered:
                 roots.append(module)
                 covered |= own
-        if [id(each) for each in roots] == [id(each) for each in self.models.values()]:
+        if not roots or [id(each) for each in roots] == [id(each) for each in self.models.values()]:
             return
         if len(roots) == 1:
             self.models = {"": roots[0]}
@@ -85,6 +109,24 @@ class Section:
         if not self.named:
             self.name = name_of(self.optimizer, frame) or self.name
             self.named = True
+
+
+def masters_of(optimizer: Optimizer) -> dict[int, Tensor]:
+    """Returns dict of a half weight's id to its float32 master, as torch_ddp.amp and Apex keep them beside an optimizer."""
+    stash = getattr(optimizer, "_amp_stash", None)
+    pairs = list(getattr(stash, "pairs", ()))
+    halves, masters = (getattr(stash, f"fp{kind}_groups", ()) for kind in ("16", "32_from_fp16"))
+    for half, master in zip(halves, masters, strict=False):
+        pairs += zip(half, master, strict=True)
+    return {id(weight): master for weight, master in pairs}
+
+
+def name_uniquely(sections: Sequence[Section]) -> None:
+    """Gives each of several optimizers a name of its own."""
+    names: set[str] = set()
+    for section in sections:
+        section.name = section.name if section.name not in names else f"{section.name}_{section.order}"
+        names.add(section.name)
 
 
 def all_modules() -> list[nn.Module]:
@@ -161,8 +203,3 @@ def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
 def calling_frame() -> FrameType:
     """Returns the frame that calls this."""
     return sys._getframe(1)
-
-
-def names_by_id(named: Iterable[tuple[str, Tensor]]) -> dict[int, str]:
-    """Returns dict of a tensor's id to its name."""
-    return {id(value): name for name, value in named}

@@ -2,15 +2,18 @@
 
 import atexit
 import functools
+import importlib
 import os
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.utils.data import DataLoader
+from torch.optim import Optimizer, lr_scheduler
+from torch.optim.swa_utils import AveragedModel
+from torch.utils.data import DataLoader, DistributedSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from parity.worker.program_request import requested
@@ -18,6 +21,8 @@ from torch_ddp.record.recorder import Recorder
 from torch_ddp.record.stand_in import make_stand_in
 
 _recorder: Recorder | None = None
+CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
+COLLECTIVES = ("all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter_tensor")
 
 
 def begin() -> None:
@@ -39,25 +44,43 @@ def current() -> Recorder | None:
 
 def patch(recorder: Recorder) -> None:
     """Has torch report to a recorder."""
-    _wrap_after(Optimizer, "__init__", lambda self, *_, **__: recorder.optimizer_made(self))
-    for wrapper in (nn.parallel.DistributedDataParallel, nn.parallel.DataParallel):
-        _wrap_after(wrapper, "__init__", lambda self, *_, **__: recorder.module_made(self))
+    _wrap(Optimizer, "__init__", after=lambda result, self, *_, **__: recorder.optimizer_made(self))
+    for wrapper in (nn.parallel.DistributedDataParallel, nn.parallel.DataParallel, AveragedModel):
+        _wrap(wrapper, "__init__", after=lambda result, self, *_, **__: recorder.module_made(self))
+    _wrap_compile(recorder)
     _wrap_backward(recorder)
     _wrap_loaders(recorder)
     _wrap_clipping(recorder)
+    _wrap_scaling(recorder)
+    _wrap_communication(recorder)
+    _wrap_schedules(recorder)
     _wrap_exit(recorder)
 
 
-def _wrap_after(owner: Any, name: str, report: Callable[..., None]) -> None:
+def _wrap(
+    owner: Any, name: str, before: Callable[..., Any] | None = None, after: Callable[..., Any] | None = None
+) -> None:
+    """Calls `before` with the arguments, and `after` with the result and the arguments, around a function of `owner`."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
     def wrapped(*arguments: Any, **named: Any) -> Any:
+        if before is not None:
+            before(*arguments, **named)
         result = original(*arguments, **named)
-        report(*arguments, **named)
+        if after is not None:
+            after(result, *arguments, **named)
         return result
 
     setattr(owner, name, wrapped)
+
+
+def _wrap_compile(recorder: Recorder) -> None:
+    def compiled(result: Any, *_: Any, **__: Any) -> None:
+        if isinstance(result, nn.Module):
+            recorder.module_made(result)
+
+    _wrap(torch, "compile", after=compiled)
 
 
 def _wrap_backward(recorder: Recorder) -> None:
@@ -98,22 +121,78 @@ def _wrap_loaders(recorder: Recorder) -> None:
 
     DataLoader.__iter__ = watched_iter  # type: ignore[method-assign]
     _BaseDataLoaderIter.__next__ = watched_next  # type: ignore[method-assign, assignment]
+    _wrap(DistributedSampler, "__iter__", before=lambda self: recorder.observed.sampler_begins(self))
 
 
 def _wrap_clipping(recorder: Recorder) -> None:
-    for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"):
+    for name in CLIPPING:
         original = getattr(nn.utils, name, None)
         if original is None:
             continue
 
         def clip(parameters: Any, *arguments: Any, _original: Any = original, **named: Any) -> Any:
             listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-            recorder.clipping(listed)
-            return _original(listed, *arguments, **named)
+            recorder.clipping(listed, after=False)
+            result = _original(listed, *arguments, **named)
+            recorder.clipping(listed, after=True)
+            return result
 
         clip = functools.wraps(original)(clip)
         setattr(nn.utils, name, clip)
         setattr(nn.utils.clip_grad, name, clip)
+
+
+def _wrap_scaling(recorder: Recorder) -> None:
+    scaler, scales = torch.amp.GradScaler, recorder.scales
+
+    def scaled(result: Any, self: Any, outputs: Any) -> None:
+        if self.is_enabled() and isinstance(outputs, Tensor):
+            scales.scaled(outputs, result, self.get_scale())
+
+    _wrap(scaler, "scale", after=scaled)
+    step = scaler.step
+
+    @functools.wraps(step)
+    def watched_step(self: Any, optimizer: Any, *arguments: Any, **named: Any) -> Any:
+        made = recorder.updates_of(optimizer)
+        result = step(self, optimizer, *arguments, **named)
+        if self.is_enabled() and recorder.updates_of(optimizer) == made:
+            recorder.skipped(optimizer)
+        return result
+
+    scaler.step = watched_step  # type: ignore[method-assign]
+    # By name in their modules, where the functions that programs call look them up.
+    # The package shows the function of that name in the module's place.
+    modules = [importlib.import_module(f"torch_ddp.amp.{name}") for name in ("scale_loss", "optimizer")]
+    _wrap(modules[0], "_begin", after=lambda result, passed, by, loss: scales.scaled(loss, result, by.loss_scale))
+    _wrap(modules[1], "_skip", after=lambda result, stash: recorder.skipped(recorder.optimizer_with(stash)))
+
+
+def _wrap_communication(recorder: Recorder) -> None:
+    wrapper = nn.parallel.DistributedDataParallel
+
+    def hooked(result: Any, self: Any, *arguments: Any, **named: Any) -> None:
+        hook = named.get("hook", named.get("comm_hook_type", arguments[-1] if arguments else None))
+        recorder.observed.hook_registered(self, getattr(hook, "__qualname__", str(hook)))
+
+    _wrap(wrapper, "register_comm_hook", after=hooked)
+    _wrap(wrapper, "_register_builtin_comm_hook", after=hooked)
+    for name in COLLECTIVES if dist.is_available() else ():
+        _wrap(dist, name, before=functools.partial(_seen_collective, recorder, name))
+
+
+def _seen_collective(recorder: Recorder, name: str, *arguments: Any, **named: Any) -> None:
+    if recorder.is_between_passes():
+        recorder.observed.collective(name)
+
+
+def _wrap_schedules(recorder: Recorder) -> None:
+    # Each class has its own: of a base that a program derives from, and of those that override it.
+    def stepped(result: Any, self: Any, *arguments: Any, **named: Any) -> None:
+        recorder.observed.schedule_steps(self, getattr(self, "optimizer", None))
+
+    for schedule in (lr_scheduler.LRScheduler, lr_scheduler.ReduceLROnPlateau):
+        _wrap(schedule, "step", after=stepped)
 
 
 def _wrap_exit(recorder: Recorder) -> None:

@@ -1,6 +1,6 @@
 """What a rank did in one training step, while it is made."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from parity.trace import GLOBAL_STEP, LEARNING_RATE, section_prefix, trace_name
+from torch_ddp.record.scaling import unscaled_gradient
 from torch_ddp.record.sections import Section
 from torch_ddp.step.optimizer import COUNTERS, named_counters
 from torch_ddp.step.trace_names import array, named_gradients
@@ -21,7 +22,7 @@ class Pass:
 
     Attributes:
       inputs: dict of name to array, of its batch or of what the model was called with.
-      loss: array [], without loss scale; None until backward is called.
+      loss: array [], without loss scale; None until backward has been called.
       gradients: dict of a parameter's id to its gradient of this pass alone, before any rank heard of it.
       scale: what the loss was multiplied by before it was differentiated.
     """
@@ -38,13 +39,15 @@ class Update(NamedTuple):
 
     Fields:
       section: of the optimizer.
-      combined: dict of name to gradient before clipping.
+      combined: dict of name to gradient before the first clipping.
+      clipped: dict of name to gradient after the first clipping; empty where there was none.
       given: dict of name to gradient that its step began with.
       counters: dict of trace name without section to array.
     """
 
     section: Section
     combined: Mapping[str, Tensor]
+    clipped: Mapping[str, Tensor]
     given: Mapping[str, Tensor]
     counters: Arrays
 
@@ -57,46 +60,76 @@ class Step:
 
     Attributes:
       passes: list of `Pass`; of the last one the backward pass may not have been called yet.
-      clipped: dict of a parameter's id to its gradient before the first clipping call, empty where there was none.
+      reduced: dict of a parameter's id to its gradient behind the last backward pass, DDP's reduction included.
+      unclipped, clipped: dict of a parameter's id to its gradient before and after the first clipping call.
+      tensors: dict of trace name to array, what is recorded of it so far.
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.passes: list[Pass] = []
+        self.unclipped: dict[int, Tensor] = {}
         self.clipped: dict[int, Tensor] = {}
+        self.reduced: dict[int, Tensor] = {}
         self.tensors: Arrays = {}
 
     def current(self) -> Pass:
-        """Returns the pass whose backward pass is to come."""
+        """Returns the pass whose backward pass is to come, or is under way."""
         if not self.passes or self.passes[-1].loss is not None:
             self.passes.append(Pass())
         return self.passes[-1]
 
-    def before_update(self, section: Section, scale: float = 1.0) -> Update:
-        """Returns what an optimizer's step begins with."""
-        given = {name: copy_of(value.grad) for name, value in section.trained().items() if value.grad is not None}
-        names = {id(value): name for name, value in section.trained().items()}
-        before = {names[key]: value for key, value in self.clipped.items() if key in names}
-        return Update(section, {**given, **before} if before else given, given, counters_of(section))
+    def take_reduced(self, parameters: Iterable[Tensor]) -> None:
+        """Takes the gradients that a backward pass has left: what changes them later may be a clipping by hand."""
+        self.reduced.update((id(each), copy_of(each.grad)) for each in parameters if each.grad is not None)
+
+    def before_update(self, section: Section, scales: Arrays) -> Update:
+        """Returns what an optimizer's step begins with; `scales` is the state of a loss scale."""
+        trained = section.trained()
+        given = {
+            name: copy_of(unscaled_gradient(section.optimizer, value.grad))
+            for name, value in trained.items()
+            if value.grad is not None
+        }
+        names = {id(value): name for name, value in trained.items()}
+        before = {names[key]: value for key, value in self.unclipped.items() if key in names}
+        if not before:
+            reduced = {names[key]: value for key, value in self.reduced.items() if key in names}
+            before = reduced if set(reduced) == set(given) and not _equal(reduced, given) else {}
+        after = {names[key]: value for key, value in self.clipped.items() if key in names}
+        counters = {**counters_of(section), **scales}
+        return Update(section, {**given, **before} if before else given, after, given, counters)
 
     def add(self, update: Update, rank: int) -> None:
         """Adds an optimizer's update to what is recorded of the step."""
         section = update.section
-        prefix = section_prefix(section.name)
-        names = {id(value): name for name, value in section.trained().items()}
+        names = {id(value): name for name, value in section.weights().items()}
+        found: Arrays = {}
         ended = [each for each in self.passes if each.loss is not None]
         for number, each in enumerate(ended):
             tower = str(rank) if len(ended) == 1 else f"{rank}.{number}"
-            own = {names[key]: value / each.scale for key, value in each.gradients.items() if key in names}
-            found: Arrays = {trace_name("feed", name, tower=tower): value for name, value in each.inputs.items()}
+            own = {names[key]: _divided(value, each.scale) for key, value in each.gradients.items() if key in names}
+            found.update((trace_name("feed", name, tower=tower), value) for name, value in each.inputs.items())
             found[trace_name("loss", tower=tower)] = np.asarray(each.loss)
             found.update(named_gradients("tower_grad", own, tower))
-            self.tensors.update((prefix + name, value) for name, value in found.items())
-        combined = named_gradients("grad", update.combined)
+        found.update(named_gradients("grad", update.combined))
         if update.combined is not update.given:
-            given = named_gradients("clip", update.given)
-            combined.update(given)
-        self.tensors.update((prefix + name, value) for name, value in {**combined, **update.counters}.items())
+            # What a rank clips is its own until the numbers of all ranks say that it was combined before: the merge does.
+            found.update(named_gradients("tower_clip", update.clipped, str(rank)))
+            found.update(named_gradients("clip", update.given))
+        prefix = section_prefix(section.name)
+        self.tensors.update((prefix + name, value) for name, value in {**found, **update.counters}.items())
+
+
+def _equal(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    # Not of sparse ones, which have no such function: they count as unchanged.
+    return all(value.is_sparse or torch.equal(value, other[name]) for name, value in one.items())
+
+
+def _divided(gradient: Tensor, scale: float) -> Tensor:
+    # In float32 where it is half: without its scale it may be smaller than half precision can say.
+    wide = gradient.float() if gradient.dtype in (torch.float16, torch.bfloat16) else gradient
+    return wide / scale if scale != 1.0 else wide
 
 
 def counters_of(section: Section) -> Arrays:

@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from parity.trace import LOSS, ForwardOp, LaidOut, Operand, SourceLine, UsersLines
+from torch_ddp.amp import mode_stack
 from torch_ddp.amp.cast_mode import OVERRIDE_CHECKS
 from torch_ddp.step.fused_functions import Stages, stages_of
 
@@ -137,8 +138,8 @@ class ForwardWatch(TorchFunctionMode):
             self._sources[id(buffer)] = _Source((), frozenset(), False)
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
-        """Watches until the block ends."""
+    def watching(self, nested: bool = True) -> Iterator[None]:
+        """Watches until the block ends; where that is not `nested`, other modes may come and go across its borders."""
         hooks = [
             nn.modules.module.register_module_forward_pre_hook(self._enter),
             nn.modules.module.register_module_forward_hook(self._leave, always_call=True),
@@ -149,7 +150,7 @@ class ForwardWatch(TorchFunctionMode):
         try:
             for name in asking:
                 setattr(functional, name, _no)
-            with self:
+            with self if nested else _on_top(self):
                 yield
         finally:
             for name, function in asking.items():
@@ -334,6 +335,15 @@ def _frames() -> Iterator[tuple[str, int, str]]:
     while frame is not None:
         yield frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
         frame = frame.f_back  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def _on_top(mode: TorchFunctionMode) -> Iterator[None]:
+    mode_stack.on_top(mode)
+    try:
+        yield
+    finally:
+        mode_stack.remove(mode)
 
 
 def _no(*arguments: Any) -> bool:
