@@ -6,6 +6,7 @@ import functools
 import os
 import random
 import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -60,14 +61,33 @@ def telling(method: F) -> F:
     """Has the parent know at once of whatever a method raises: the other ranks would wait for this one until it gives up."""
 
     @functools.wraps(method)
-    def reporting(self: "Replayed", *arguments: Any) -> Any:
+    def reporting(self: StandIn, *arguments: Any) -> Any:
         try:
             return method(self, *arguments)
         except Exception as error:
-            write_json(os.path.join(self.request.ranks, REFUSED_FILE.format(os.getpid())), describe_error(error))
+            leave_error(self.request, error)
             raise
 
     return reporting  # type: ignore[return-value]
+
+
+def leave_error(request: ProgramRequest, error: BaseException) -> None:
+    """Leaves an error for the parent, unless this process has left one that it follows from."""
+    path = os.path.join(request.ranks, REFUSED_FILE.format(os.getpid()))
+    if not os.path.exists(path):
+        write_json(path, describe_error(error))
+
+
+def leave_uncaught_errors(request: ProgramRequest) -> None:
+    """Has the parent know of an exception that ends this process: what a launcher prints of it may be the end alone."""
+    before = sys.excepthook
+
+    def leave(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+        if issubclass(kind, Exception):
+            leave_error(request, error)
+        before(kind, error, traceback)
+
+    sys.excepthook = leave
 
 
 class Replayed(StandIn):
@@ -97,10 +117,7 @@ class Replayed(StandIn):
         self._watch: ForwardWatch | None = None
         self._watching = contextlib.ExitStack()
         self._paused = False
-        if hasattr(signal, "SIGUSR1"):
-            faulthandler.register(signal.SIGUSR1, all_threads=True)
-        self._watch_makers()
-        self._watch_loaders()
+        self._patch()
 
     def module_made(self, module: nn.Module) -> None:
         """Widens what a wrapper holds, where that is asked for."""
@@ -194,6 +211,14 @@ class Replayed(StandIn):
         # All ranks watched, so that what their steps cost is the same; one leaves what it saw.
         if rank_and_world_size()[0] == int(wanted["tower"].partition(".")[0]):
             write_forward(wanted["out"], number + self._asked["first"], wanted["tower"], watch.passed)
+
+    def _patch(self) -> None:
+        """Patches this process: what stands in has no call of its own for it."""
+        leave_uncaught_errors(self.request)
+        if hasattr(signal, "SIGUSR1"):
+            faulthandler.register(signal.SIGUSR1, all_threads=True)
+        self._watch_makers()
+        self._watch_loaders()
 
     def _training_state(self, sections: Sequence[Section]) -> TrainingState:
         if self._state is None:
@@ -289,6 +314,11 @@ class Described(StandIn):
       request: that the program runs under.
     """
 
+    def __init__(self, request: ProgramRequest) -> None:
+        super().__init__(request)
+        leave_uncaught_errors(request)
+
+    @telling
     def before_forward(self, number: int, sections: Sequence[Section]) -> None:
         """Leaves the description of this rank."""
         if number:

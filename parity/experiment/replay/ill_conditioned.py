@@ -27,6 +27,7 @@ SILENT = (
     "the float64 shadow does not hold what rounding does there; "
 )
 NO_ROUNDING_RUNS = "make it again with python -m tf_towers.shadow, where TensorFlow is"
+NO_ROUNDING_OF_TORCH = "that of a recorded PyTorch program never does"
 
 
 class ReplayedRuns:
@@ -115,7 +116,8 @@ def beside_notes(checks: Sequence[Check], part: Part, shadow: Trace) -> list[str
     told = left_by(shadow, SHADOW_TIES) is not None and left_by(shadow, SHADOW_EMPTY) is not None
     if told or all(check.verdict != "different" for check in checks):
         return []
-    return [SILENT + (told_of_shadow(part, "rounding") or NO_ROUNDING_RUNS)]
+    why = NO_ROUNDING_OF_TORCH if part.of_torch else told_of_shadow(part, "rounding") or NO_ROUNDING_RUNS
+    return [SILENT + why]
 
 
 # Says where a recorded script's own numbers are not what its graph says, though no rounding explains it.

@@ -203,7 +203,7 @@ def _diagnose(replayed: ReplayedPort, runs: Runs, level: Level) -> Level:
 def _set_aside_rounding(script: Script, runs: Runs, function: Level) -> tuple[Runs, Level]:
     replayed = script.replayed
     # Numbers of an update by hand are constants of the script, which the shadow reads as they were written.
-    own_optimizer = replayed.own_optimizer and not replayed.part.by_hand
+    own_optimizer = replayed.own_optimizer and not replayed.part.by_hand and not replayed.part.of_torch
 
     def again() -> tuple[Runs, Level]:
         replayed.round_hyper_parameters()

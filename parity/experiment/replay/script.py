@@ -125,6 +125,11 @@ class Part:
         return bool(self.facts["optimizer"].get("name") == "HandWritten" or self.facts.get("by_hand"))
 
     @property
+    def of_torch(self) -> bool:
+        """Whether it is a recorded PyTorch program, whose hyper-parameters no graph has rounded."""
+        return str(self.trace.producer.get("package", "")).startswith("torch_ddp")
+
+    @property
     def applies_rows(self) -> bool:
         """Whether the script's optimizer is given rows for some variable, so that it leaves the others alone."""
         owned = (text for text in self.trace.step(self.steps[0]).names("grad") if self.own(text) is not None)

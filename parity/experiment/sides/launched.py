@@ -249,9 +249,10 @@ class LaunchedProgram:
             time.sleep(LOOK_SECONDS)
 
     def _raise_refusal(self, request: str, ranks: Path) -> None:
-        refused = _read_all(ranks, REFUSED)
+        # The first: what ends other ranks follows from it.
+        refused = sorted(ranks.glob(REFUSED), key=lambda path: path.stat().st_mtime_ns)
         if refused:
-            raise failure(TORCH_SIDE, request, refused[0], "")
+            raise failure(TORCH_SIDE, request, json.loads(refused[0].read_text("utf-8")))
 
     def _ended(self, request: str, status: int, left: Ranks, asked: ProgramRequest) -> SideFailed:
         command, done = shlex.join(self._command), len(left.steps())

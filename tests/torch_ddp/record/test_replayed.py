@@ -1,6 +1,7 @@
 """A program under observation gets recorded states and batches in place of its own, and says what it cannot take."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from parity.mapping.states import write_init, write_states
 from parity.worker.program_request import DESCRIBE, REPLAY, ProgramRequest
 from torch_ddp.errors import TorchDdpError
-from torch_ddp.record.replayed import Described, Replayed
+from torch_ddp.record.replayed import Described, Replayed, leave_uncaught_errors
 from torch_ddp.record.sections import Section
 
 WEIGHT = np.array([[1.0, 2.0]], np.float32)
@@ -19,8 +20,7 @@ BATCH = np.arange(8, dtype=np.float32).reshape(4, 2)
 @pytest.fixture
 def replayed(tmp_path, monkeypatch):
     """Makes what stands in, without patching torch for the whole process."""
-    monkeypatch.setattr(Replayed, "_watch_makers", lambda self: None)
-    monkeypatch.setattr(Replayed, "_watch_loaders", lambda self: None)
+    monkeypatch.setattr(Replayed, "_patch", lambda self: None)
 
     def make(steps=(0, 1), first=0, **asked):
         feeds = write_states(tmp_path / "feeds", ((number, {"feed/x": BATCH + number}) for number in steps))
@@ -132,7 +132,20 @@ def test_a_program_with_several_optimizers_is_refused(replayed, section):
         replayed().before_forward(0, [section, section])
 
 
-def test_a_program_is_described_before_its_first_step(section, tmp_path):
+def test_what_ends_a_process_is_left_for_the_parent(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.excepthook", sys.excepthook)
+    leave_uncaught_errors(ProgramRequest(str(tmp_path), REPLAY))
+    try:
+        raise RuntimeError("expected Double but found Float")
+    except RuntimeError as error:
+        sys.excepthook(RuntimeError, error, error.__traceback__)
+    left = json.loads(next(tmp_path.glob("refused-*.json")).read_text())
+    assert (left["type"], left["message"], left["plain"]) == ("RuntimeError", "expected Double but found Float", False)
+    assert "expected Double but found Float" in capsys.readouterr().err
+
+
+def test_a_program_is_described_before_its_first_step(section, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.excepthook", sys.excepthook)
     section.optimizer = torch.optim.Adam(section.models[""].parameters())
     section.models[""].register_buffer("scale", torch.tensor(2.0))
     Described(ProgramRequest(str(tmp_path), DESCRIBE)).before_forward(0, [section])
