@@ -1,32 +1,21 @@
 """Towers with float attributes, written idiomatically on both sides: right ports are the same, another value is found."""
 
 import pytest
+from support.made_sides import CASE as MADE
 
 from parity.case import load_case
 from parity.experiment import run_case
 
-CASE = """
-name = "attributes"
-steps = 2
-batch_size = 8
-towers = 2
-combine = "mean"
-batches = "data:batches"
-[optimizer]
-name = "momentum"
-learning_rate = 0.1
-momentum = 0.9
-[tf]
-tower = "model_tf:tower"
-[torch]
-model = "model_torch:Model"
-loss = "model_torch:loss"
+CASE = (
+    MADE.replace("steps = 4", "steps = 2")
+    + """
 [mapping]
 "norm/gamma" = "norm.weight"
 "norm/beta" = "norm.bias"
 "norm/moving_mean" = "norm.running_mean"
 "norm/moving_variance" = "norm.running_var"
 """
+)
 DATA = """
 import numpy as np
 

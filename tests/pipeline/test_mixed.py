@@ -181,6 +181,7 @@ def test_a_right_port_is_as_good_as_half_precision_lets_it_be(square, tf2_sides,
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("level", ["O1", "O2", "O3"])
 @pytest.mark.parametrize("optimizer", ["momentum", "adam"])

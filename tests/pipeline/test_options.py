@@ -79,6 +79,7 @@ def sides(request):
     return request.getfixturevalue(f"{request.param}_sides")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("option", few(OPTIONS, *set(OPTIONS).difference(SLOW)))
 def test_an_option_of_the_update_is_the_same_on_both_sides(sides, option, levels):
     result = run_case(case_of(OPTIONS[option]), sides, levels)
@@ -118,6 +119,7 @@ def test_micro_batches_that_are_not_divided_by_their_number_are_found(tf2_sides,
     assert (first.check.step, first.quantity, first.tower) == (0, "loss", "0.0")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("variables", ["first_gpu", "balanced", "replicated"])
 def test_where_the_variables_live_changes_nothing(sides, variables, levels):
     case = case_of(OPTIONS["nesterov"])

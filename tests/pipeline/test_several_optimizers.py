@@ -39,6 +39,7 @@ def judged(result):
     return {check.key for check in result.levels["function"].checks if check.verdict == "same"}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("choice", CHOICES)
 def test_a_part_of_the_variables_with_an_optimizer_of_its_own_is_the_same(sides, choice, levels):
     first = made({"name": "adam", "learning_rate": 0.001, **CHOICES[choice]})

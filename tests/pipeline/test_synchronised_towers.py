@@ -44,6 +44,7 @@ OPTIMIZERS = {
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(1)  # tf_towers/test_synchronised_batch_norm.py has them on both
 @pytest.mark.parametrize("choice", CHOICES)
 def test_synchronised_towers_are_the_same_whatever_else_is_chosen(sides, choice):
     tf, torch, others = CHOICES[choice]
@@ -52,6 +53,7 @@ def test_synchronised_towers_are_the_same_whatever_else_is_chosen(sides, choice)
     assert {"tower_grad/1/first/kernel", "eval/loss"} <= judged(result)
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("optimizer", few(OPTIMIZERS, "accumulated"))
 def test_synchronised_towers_are_the_same_whatever_becomes_of_their_gradients(sides, optimizer):
     result = run_case(case_of("joined", SYNC, OPTIMIZERS[optimizer]), sides, levels=("function",))

@@ -77,6 +77,7 @@ def sides(request):
     return request.getfixturevalue(f"{request.param}_sides")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("choice", few(CHOICES, *set(CHOICES).difference(SLOW)))
 def test_a_choice_of_the_towers_is_the_same_in_its_torch_twin(sides, choice, levels):
     tf, optimizer = CHOICES[choice]
@@ -92,6 +93,7 @@ def test_a_choice_of_the_towers_is_the_same_in_its_torch_twin(sides, choice, lev
 
 
 @pytest.mark.covering(1)
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("reduce", ["examples", "mean"])
 @pytest.mark.parametrize("uneven", ["drop", "pad", "sizes"])
 def test_batches_that_do_not_divide_are_the_same_under_every_policy(sides, uneven, reduce, levels):
@@ -107,6 +109,7 @@ def test_a_plain_mean_over_ragged_shards_is_not_the_weighted_one(tf2_sides):
 
 
 @pytest.mark.covering(1)
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("sparse", ["slices", "slices_unscaled", "dense"])
 @pytest.mark.parametrize("optimizer", ["momentum", "adam"])
 def test_sparse_gradients_move_the_same_rows(sides, sparse, optimizer, levels):
@@ -124,6 +127,7 @@ def test_a_port_with_dense_gradients_moves_rows_that_momentum_in_slices_leaves_a
 
 
 @pytest.mark.covering(1)
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("at", ["tower", "combined"])
 @pytest.mark.parametrize("sum_duplicates", [False, True])
 def test_norms_of_rows_count_duplicates_as_the_towers_do(sides, at, sum_duplicates, levels):
@@ -133,6 +137,7 @@ def test_norms_of_rows_count_duplicates_as_the_towers_do(sides, at, sum_duplicat
 
 
 @pytest.mark.covering(1)
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("reduce", ["mean", "sum", "examples"])
 @pytest.mark.parametrize("missing", ["zeros", "present", "skip"])
 def test_a_layer_that_some_towers_lack_is_the_same_under_every_policy(sides, missing, reduce, levels):

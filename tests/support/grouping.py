@@ -24,6 +24,7 @@ GROUPS = {
     "ranks": "ranks for {folder}",
     "world": "ranks for {folder}",
     "uninterrupted": "trainings",
+    "sides_on": "processors",
     "tf_python": "recordings on {tf}",
 }
 FILE = "groups_file"

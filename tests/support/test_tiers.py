@@ -34,6 +34,14 @@ def test_a_covering_of_values_is_as_long_as_the_longest_column_and_one_of_pairs_
     assert covering([()], 1) == {0}
 
 
+def test_a_covering_takes_values_about_as_often_as_each_other_and_has_what_is_wanted_anyway():
+    rows = list(product(["tf2", "tf1"], range(6)))
+    chosen = [rows[place] for place in covering(rows, 1)]
+    assert len(chosen) == 6
+    assert sorted(tf for tf, _ in chosen) == ["tf1"] * 3 + ["tf2"] * 3
+    assert covering(rows, 1, [1, 2]) >= {1, 2}
+
+
 def test_values_that_are_not_of_the_default_tier_are_slow():
     one, other, single = *few([("a", 1), ("b", 2)], ("b", 2)), *few(["c"], "c")
     assert (one.values, [mark.name for mark in one.marks]) == (("a", 1), ["slow"])
@@ -95,6 +103,13 @@ def test_long_product(towers, combine, dtype): pass
 @TOWERS
 @pytest.mark.parametrize("levels", [pytest.param("both", marks=pytest.mark.slow), "one"])
 def test_product_of_slow_ones(towers, levels): pass
+
+
+@pytest.mark.thinned(2)
+@BOTH
+@TOWERS
+@pytest.mark.parametrize("levels", ["one", pytest.param("both", marks=pytest.mark.slow)])
+def test_thinned_whole_run(sides, on, towers, levels): pass
 """
 
 
@@ -129,6 +144,7 @@ def test_the_default_tier_has_coverings_where_everything_has_products(collected)
         "the_whole_run_on_both tf1": 1,
         "product": 6,
         "product_of_slow_ones": 3,
+        "thinned_whole_run": 3,
     }
     everything = collected("-m", "")
     assert everything == {
@@ -142,6 +158,8 @@ def test_the_default_tier_has_coverings_where_everything_has_products(collected)
         "product_of_slow_ones": 6,
         "long": 1,
         "long_product": 6,
+        "thinned_whole_run": 4,  # those of the default tier, and one of both levels on TensorFlow 2
+        "thinned_whole_run tf1": 4,
     }
 
 

@@ -164,26 +164,31 @@ OF_THEIR_OWN = {
 
 
 @pytest.fixture(scope="module")
-def traces(tf_python, tmp_path_factory):
-    """The traces of the graphs, with their shadows."""
+def trace_of(tf_python, tmp_path_factory):
+    """Records a graph by name, with its shadow."""
     out = tmp_path_factory.mktemp("advised")
-    words = [str(Path(__file__).with_name("hazard_graphs.py")), str(out), *ADVISED, *OF_THEIR_OWN]
-    done = run(tf_python, words, out, PYTHONPATH=str(ROOT))
-    assert done.returncode == 0, done.stderr
-    for name in (*ADVISED, *OF_THEIR_OWN):
+
+    def record(name):
+        words = [str(Path(__file__).with_name("hazard_graphs.py")), str(out), name]
+        done = run(tf_python, words, out, PYTHONPATH=str(ROOT))
+        assert done.returncode == 0, done.stderr
         command = [tf_python, str(bootstrap.__file__), "tf_towers.shadow", str(out / name)]
         subprocess.run(command, check=True, capture_output=True, timeout=240, env=environment(), cwd=out)
-    return out
+        return out / name
+
+    return record
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(1)
+@pytest.mark.usefixtures("forked_torch")
 @pytest.mark.parametrize("name", [*ADVISED, *OF_THEIR_OWN])
-def test_a_port_that_does_as_the_hazards_advise_is_the_same(traces, name, tmp_path, monkeypatch, capsys):
+def test_a_port_that_does_as_the_hazards_advise_is_the_same(trace_of, name, tmp_path, monkeypatch, capsys):
     source = OF_THEIR_OWN.get(name) or PORT.format(weights=ADVISED[name][0], loss=ADVISED[name][1])
     (tmp_path / f"advised_{name}.py").write_text(source, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     spec, out = f"advised_{name}", tmp_path / "result.json"
-    words = ["replay", str(traces / name), "--torch", f"{spec}:Model", "--loss", f"{spec}:loss", "--json", str(out)]
+    words = ["replay", str(trace_of(name)), "--torch", f"{spec}:Model", "--loss", f"{spec}:loss", "--json", str(out)]
     words += ["--optimizer", f"{spec}:optimizer"] if "def optimizer" in source else []
     code = main([*words, "--quiet"])
     assert code == 0, capsys.readouterr().out

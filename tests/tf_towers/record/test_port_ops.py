@@ -6,6 +6,7 @@ The proof compares every gradient in float64 with TensorFlow's. `port_ops.py` ha
 from pathlib import Path
 
 import pytest
+from support.tiers import on_both
 
 from parity.cli import main
 from parity.experiment.replay.script import parts_of
@@ -91,17 +92,28 @@ def test_every_type_that_is_written_is_tested_and_stands_in_the_table():
     assert table() in PAGE.read_text()
 
 
-@pytest.mark.parametrize(
-    "group", [group if group == "kinked" else pytest.param(group, marks=pytest.mark.slow) for group in COVERED]
-)
-@pytest.mark.usefixtures("forked_torch")
-def test_gradients_of_a_group_are_tensorflows_in_float64(tf_python, group, tmp_path, request, capsys):
-    out = run_recorded(tf_python, SCRIPT, group, options=(), cwd=tmp_path).out
+def proven(tf_python, group, folder, capsys):
+    """The trace of a group, once its port is written and proven."""
+    out = run_recorded(tf_python, SCRIPT, group, options=(), cwd=folder).out
     expected = 2 if group in IN_FLOAT32_ONLY else 0
-    assert main(["port", str(out), "--out", str(tmp_path / "port"), "--quiet"]) == expected
+    assert main(["port", str(out), "--out", str(folder / "port"), "--quiet"]) == expected
     assert "verdict: same" in capsys.readouterr().out
+    return out
+
+
+@pytest.mark.usefixtures("forked_torch")
+def test_gradients_of_kinked_ops_are_tensorflows_in_float64(tf_python, tmp_path, capsys):
+    proven(tf_python, "kinked", tmp_path, capsys)
+
+
+# TensorFlow 2 has other names for some of them, which its ports of tests/legacy_scripts have.
+@pytest.mark.slow
+@on_both(COVERED, "images")
+@pytest.mark.usefixtures("forked_torch")
+def test_gradients_of_a_group_are_tensorflows_in_float64(tf_python, name, tmp_path, request, capsys):
+    out = proven(tf_python, name, tmp_path, capsys)
     if "tf1" in request.node.name:
-        assert set(COVERED[group]) <= kinds_of(out)
+        assert set(COVERED[name]) <= kinds_of(out)
 
 
 def kinds_of(directory: Path) -> set[str]:

@@ -82,6 +82,7 @@ def as_a_user_completes_it(folder, trace):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("name", ["split_sum", "recurrent", "fused_norm"])  # a conv net, an LSTM, moving statistics
 def test_a_program_that_is_launched_killed_and_resumed_ends_where_the_float64_shadow_ends(recorded, tmp_path, name):
     trace = recorded(name).out

@@ -36,6 +36,14 @@ def test_a_bug_is_found_where_it_is_and_named(tmp_path, port, first, cause):
     assert result.levels["float32"].verdict == "different"
 
 
+def test_no_seed_of_twenty_raises_an_alarm_on_arrays(tmp_path):
+    case, sides = made_case(tmp_path / "case", SHORT), made_sides(tmp_path)
+    results = [run_case(case.model_copy(update={"seed": seed}), sides, LEVELS[:2]) for seed in range(20)]
+    assert {seed: each.first_difference for seed, each in enumerate(results) if each.verdict != "same"} == {}
+    # Each seed has weights and batches of its own.
+    assert len({max(check.size for check in each.levels["function"].checks) for each in results}) == 20
+
+
 def test_level_3_alone_sees_a_rate_that_is_off_by_a_hundredth(tmp_path):
     _, result = judged(tmp_path, None, Habits(backwards=True, rate=1.01), SHORT, levels=("trajectory",))
     level = result.levels["trajectory"]
