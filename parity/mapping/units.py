@@ -183,11 +183,11 @@ def _side_by_side(candidate: Sequence[Variable], reference: Sequence[Variable]) 
     # Kernels before biases: whether a parent's biases are cut from one follows from its kernels.
     cut = set()
     for (parent, role, shape), found in sorted(parents.items(), key=lambda item: item[0][1] != "weight"):
-        text, plain = f"split({len(found)})", "transpose" if role == "weight" else "identity"
+        text = f"split({len(found)})"
         if len(found) not in (2, 3) or not _any(text, reference, *found):
             continue
         same = [variable for variable in candidate if variable.shape == shape and variable.use == "Linear"]
-        single = [variable for variable in reference if becomes(plain, variable, found[0])]
+        single = [variable for variable in reference if becomes("transpose", variable, found[0])]
         # Not where the reference has enough kernels that each become one: then nothing is packed, and 3 d is chance.
         if len(single) < len(same) if role == "weight" else parent in cut:
             cut.add(parent)

@@ -164,13 +164,12 @@ def _write_update(
     rate = float(counters.get("learning_rate", table["learning_rate"]))
     settings = ", ".join(f"{key}={value!r}" for key, value in table.items() if key not in NOT_SETTINGS)
     slot = parse_key(first.check.key).slot
-    spelled = next((each for each in slots if each.lower() == slot.lower()), slot)
     assert first.worst is not None
     tf = _filled(
         TF_UPDATE,
         optimizer=CLASSES[table["name"]],
         settings=f"{rate!r}" + (f", {settings}" if settings else ""),
-        fetch=f"optimizer.get_slot(variable, {spelled!r})" if first.quantity == "slot" else "variable",
+        fetch=f"optimizer.get_slot(variable, {slot!r})" if first.quantity == "slot" else "variable",
         index=repr(first.worst.index),
     )
     made = {
