@@ -30,6 +30,7 @@ LEAVE_SECONDS = 10.0  # in which a program may end by itself once all is recorde
 NOT_OF_A_PROGRAM = ("noise", "cut", "uncut", "detached")
 # Of a run of the side's own, and not of the request that its ranks get.
 OF_THE_PARENT = ("out", "prepared", "quantities", "evaluation", *NOT_OF_A_PROGRAM)
+HAZARD = "{name} in the program: {evidence}"
 IN_HALF = "the program casts to {what} ({place}), where nothing is widened to float64: that keeps it from level 1"
 OF_NARROW = {"autocast": "autocast ({place}) leaves float64 alone: level 1 is decided without it, level 2 with it"}
 
@@ -116,7 +117,9 @@ class LaunchedProgram:
                 f"expected {self._recorded.towers} ranks, one for each recorded tower, got {first['ranks']}. "
                 f"Launch as many, e.g. with torchrun --nproc_per_node {self._recorded.towers}.",
             )
-        facts = {**trace.facts, "side": "torch_ddp", "combination": "port"}
+        # On its own data: what stands in for that hides, as of ranks that read the same.
+        self.notes += [HAZARD.format(**each) for each in trace.facts.get("hazards", [])]
+        facts = self._facts(trace)
         return {**first, "facts": facts}
 
     def _run(self, arguments: Mapping[str, Any], on_progress: Report | None) -> dict[str, Any]:
@@ -162,13 +165,12 @@ class LaunchedProgram:
         combined = _where_clipped(trace) if self._recorded.clipped else ""
         if combined == "unseen":
             unobserved.add("grad")
-        facts = {**trace.facts, "side": "torch_ddp", "combination": "port", "precision": asked["precision"]}
+        facts = {**self._facts(trace), "precision": asked["precision"]}
         writer = TraceWriter(arguments["out"], trace.producer, facts, trace.variables)
         writer.init(_all(trace.init()))
         for number in steps:
             tensors = _all(trace.step(number - steps[0]))
-            if self._recorded.clipped:
-                tensors = _with_clipped(tensors, combined)
+            tensors = _with_clipped(tensors, combined) if self._recorded.clipped else _without_clipped(tensors)
             tensors = joined_towers({name: value for name, value in tensors.items() if quantity_of(name) != "feed"})
             tensors[GLOBAL_STEP] = np.array(made + number - steps[0], np.int64)
             tensors.update(self._fed(feeds, number, asked["precision"]))
@@ -179,6 +181,10 @@ class LaunchedProgram:
         writer.close(
             ranks_agree=trace.facts.get("ranks_agree", True), **known, **({"draws_left": left[0]} if left else {})
         )
+
+    def _facts(self, trace: Trace) -> dict[str, Any]:
+        own = {name: value for name, value in trace.facts.items() if name not in ("hazards", "sections")}
+        return {**own, "side": "torch_ddp", "combination": "port"}
 
     def _add_notes(self, seen: Sequence[dict[str, Any]]) -> None:
         notes = [note for rank in seen for note in rank["notes"]]
@@ -339,6 +345,16 @@ def _with_clipped(tensors: Tensors, combined: str) -> Tensors:
     whole = {**clipped, **tensors}
     # Clipped by the program's own hands, somewhere between the backward pass and the update.
     return {text: value for text, value in whole.items() if combined != "unseen" or quantity_of(text) != "grad"}
+
+
+def _without_clipped(tensors: Tensors) -> Tensors:
+    """Returns a step's tensors with what the optimizer was given as combined gradients.
+
+    The reference does nothing to what it combines: whatever a program does there is part of how it combines.
+    """
+    given = {str(parse_key(text)._replace(quantity="grad")): value for text, value in select(tensors, "clip").items()}
+    left = {text: value for text, value in tensors.items() if quantity_of(text) not in ("clip", "tower_clip")}
+    return {**left, **given}
 
 
 def _read_all(folder: Path, pattern: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parity.experiment.sides.launched import LaunchedProgram, Recorded, joined_towers
+from parity.experiment.sides.launched import LaunchedProgram, Recorded, _with_clipped, _without_clipped, joined_towers
 from parity.worker.failures import SideFailed
 
 CASE = {"case": {}, "precision": "float32"}
@@ -81,6 +81,16 @@ def test_what_only_a_step_of_the_tools_own_can_do_is_refused(tmp_path, request_n
 def test_micro_batches_of_a_rank_add_up():
     tensors = {"loss/0.0": np.array(1.0), "loss/0.1": np.array(2.0), "loss/1": np.array(5.0), "var/w": np.array(7.0)}
     assert joined_towers(tensors) == {"loss/0": 3.0, "loss/1": 5.0, "var/w": 7.0}
+
+
+def test_what_the_optimizer_is_given_is_the_combined_gradient_where_the_reference_does_not_clip():
+    tensors = {"grad/w": 1.0, "clip/w": 2.0, "tower_clip/0/w": 3.0, "grad/b": 4.0, "var/w": 5.0}
+    assert _without_clipped(tensors) == {"grad/w": 2.0, "grad/b": 4.0, "var/w": 5.0}
+
+
+def test_gradients_that_a_program_clips_by_its_own_hands_are_the_clipped_ones():
+    assert _with_clipped({"grad/w": 1.0, "var/w": 5.0}, "unseen") == {"clip/w": 1.0, "var/w": 5.0}
+    assert _with_clipped({"grad/w": 1.0, "clip/w": 2.0}, "clip") == {"grad/w": 1.0, "clip/w": 2.0}
 
 
 def test_a_launch_has_a_folder_of_its_own_in_its_command(tmp_path):
