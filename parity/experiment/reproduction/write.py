@@ -229,8 +229,6 @@ def _filled(text: str, **values: str) -> str:
 
 def _placed(join: Join, key: TensorKey, first: FirstDifference, shape: tuple[int, ...]) -> _Place:
     assert first.worst is not None
-    if not first.worst.index:
-        return _Place(join.candidates(key)[0], ())
     # From 1, for a transform may fill up with zeros. (the reference's shape,)
     numbered = np.arange(1, int(np.prod(shape)) + 1, dtype=np.float64).reshape(shape)
     wanted = numbered[first.worst.index]

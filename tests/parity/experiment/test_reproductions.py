@@ -161,7 +161,7 @@ def test_an_optimizer_of_the_ports_own_is_loaded_and_one_without_settings_has_no
     ],
 )
 def test_what_a_tower_computes_is_left_as_one_pass_of_its_shard(tmp_path, recorded, text, of_tf, of_torch, index):
-    case, out = made_case(tmp_path / "case"), tmp_path / "out"
+    case, out = made_case(tmp_path / "case"), tmp_path / "new" / "out"
     tf, torch = (path.read_text() for path in write_reproduction(case, recorded, different(text, index), out))
     held = arrays(out)
     batch = {"x": np.full((4, 3), 2.0), "ids": np.arange(4)}
@@ -177,6 +177,15 @@ def test_what_a_tower_computes_is_left_as_one_pass_of_its_shard(tmp_path, record
     assert "model = load('model_torch:Model')().to(getattr(torch, 'float64'))\n" in torch
     assert "returned = load('model_torch:loss')(model, " in torch
     assert ("loss.backward()" in torch) == text.startswith("tower_grad")
+
+
+def test_a_weight_that_is_several_of_the_ports_is_shown_at_the_one_that_differs(tmp_path, recorded):
+    names = ("query.weight", "key.weight")
+    pairs = [each for each in recorded.join.mapping.pairs if each.reference != "dense/kernel"]
+    pairs.append(Pair("dense/kernel", names, parse_transform("split(2)"), "", (3, 2)))
+    recorded = replace(recorded, join=Join(Mapping(pairs), {}, ["momentum_buffer"]))
+    _, torch = write_reproduction(made_case(tmp_path / "case"), recorded, different("var/dense/kernel"), tmp_path)
+    assert "value = dict(model.named_parameters())['key.weight'].detach().numpy()[(0, 2)]\n" in torch.read_text()
 
 
 @pytest.mark.parametrize(
