@@ -78,8 +78,13 @@ def leave_error(request: ProgramRequest, error: BaseException) -> None:
         write_json(path, describe_error(error))
 
 
-def leave_uncaught_errors(request: ProgramRequest) -> None:
-    """Has the parent know of an exception that ends this process: what a launcher prints of it may be the end alone."""
+def report_to_parent(request: ProgramRequest) -> None:
+    """Has the parent know of an exception that ends this process, and print where it is when it gets SIGUSR1.
+
+    What a launcher prints of an exception may be its own end alone.
+    """
+    if hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
     before = sys.excepthook
 
     def leave(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
@@ -214,9 +219,7 @@ class Replayed(StandIn):
 
     def _patch(self) -> None:
         """Patches this process: what stands in has no call of its own for it."""
-        leave_uncaught_errors(self.request)
-        if hasattr(signal, "SIGUSR1"):
-            faulthandler.register(signal.SIGUSR1, all_threads=True)
+        report_to_parent(self.request)
         self._watch_makers()
         self._watch_loaders()
 
@@ -316,7 +319,7 @@ class Described(StandIn):
 
     def __init__(self, request: ProgramRequest) -> None:
         super().__init__(request)
-        leave_uncaught_errors(request)
+        report_to_parent(request)
 
     @telling
     def before_forward(self, number: int, sections: Sequence[Section]) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shlex
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +18,8 @@ from parity.record.launch import Program
 from parity.record.merge import Ranks, merge, read_ranks
 from parity.trace import GLOBAL_STEP, Trace, TraceWriter, batch_input, parse_key, quantity_of, select, trace_name
 from parity.trace.arrays import Tensors
-from parity.worker.failures import SideFailed, failure, last_words, task_of
-from parity.worker.process import LOG_LINES
+from parity.worker.failures import SideFailed, failure, last_lines, last_words, task_of, telling_stacks
+from parity.worker.process import LOG_LINES, STACK_LINES, STACK_SECONDS
 from parity.worker.program_request import DESCRIBE, REPLAY, ProgramRequest
 
 TORCH_SIDE = "torch"  # in messages
@@ -289,13 +290,28 @@ class LaunchedProgram:
         )
 
     def _silent(self, program: Program, request: str) -> SideFailed:
+        start = self._log.stat().st_size
+        for pid in filter(_prints_stacks, program.processes()):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGUSR1)  # one at a time, for they share the log
+            time.sleep(STACK_SECONDS)
+        stacks = telling_stacks(last_lines(self._log, 1000, start))
         return SideFailed(
             TORCH_SIDE,
             f"expected a step or a line of output within {self._silence:g} s of {request!r}, got none; it was ended. "
             "Look above for where it hung, or allow more with --timeout.",
-            printed=last_words(self._log, LOG_LINES),
+            printed="\n".join(stacks.splitlines()[:STACK_LINES]) or last_words(self._log, LOG_LINES),
             hung=True,
         )
+
+
+def _prints_stacks(pid: int) -> bool:
+    """Whether a process has a handler for SIGUSR1: it would end any other, a launcher before its ranks."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (signal.SIGUSR1 - 1) & 1)
+    return False
 
 
 def prepared_as(described: Mapping[str, Any], recorded: Recorded, arguments: Mapping[str, Any]) -> dict[str, Any]:

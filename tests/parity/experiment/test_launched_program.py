@@ -51,6 +51,13 @@ def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path):
     assert not [pid for pid in processes() if request in environment(pid)]
 
 
+def test_a_rank_that_hangs_prints_where(tmp_path):
+    code = "import faulthandler, signal, time\nfaulthandler.register(signal.SIGUSR1)\ntime.sleep(60)"
+    with pytest.raises(SideFailed) as failed:
+        ask(tmp_path, code, silence=2.0)
+    assert "line 3 in <module>" in failed.value.printed
+
+
 def processes():
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 

@@ -10,7 +10,7 @@ import torch
 from parity.mapping.states import write_init, write_states
 from parity.worker.program_request import DESCRIBE, REPLAY, ProgramRequest
 from torch_ddp.errors import TorchDdpError
-from torch_ddp.record.replayed import Described, Replayed, leave_uncaught_errors
+from torch_ddp.record.replayed import Described, Replayed, report_to_parent
 from torch_ddp.record.sections import Section
 
 WEIGHT = np.array([[1.0, 2.0]], np.float32)
@@ -133,8 +133,9 @@ def test_a_program_with_several_optimizers_is_refused(replayed, section):
 
 
 def test_what_ends_a_process_is_left_for_the_parent(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("faulthandler.register", lambda *_, **__: None)
     monkeypatch.setattr("sys.excepthook", sys.excepthook)
-    leave_uncaught_errors(ProgramRequest(str(tmp_path), REPLAY))
+    report_to_parent(ProgramRequest(str(tmp_path), REPLAY))
     try:
         raise RuntimeError("expected Double but found Float")
     except RuntimeError as error:
@@ -145,6 +146,7 @@ def test_what_ends_a_process_is_left_for_the_parent(tmp_path, monkeypatch, capsy
 
 
 def test_a_program_is_described_before_its_first_step(section, tmp_path, monkeypatch):
+    monkeypatch.setattr("faulthandler.register", lambda *_, **__: None)
     monkeypatch.setattr("sys.excepthook", sys.excepthook)
     section.optimizer = torch.optim.Adam(section.models[""].parameters())
     section.models[""].register_buffer("scale", torch.tensor(2.0))
