@@ -107,6 +107,12 @@ class RecordedBatches:
             return made if piece is None else piece
         return made
 
+    def restart(self, step: int) -> None:
+        """Goes on with a step's shard, whatever was taken ahead, as by a look at a first batch."""
+        self._taken.update(
+            (name, len(self._like[name]) // place.examples * step) for name, place in self.places.items()
+        )
+
     def check(self, step: int) -> None:
         """Checks that a step has taken its whole shard.
 
@@ -124,6 +130,12 @@ class RecordedBatches:
                     f"feeds: expected step {step} to take its whole shard of {name!r}, {len(self._like[name])} examples on "
                     f"this rank, got {place.examples} in each of {self._taken[name] - pieces * step} batches. "
                     "Give the program the recorded batch size."
+                )
+            # A loader may be read ahead; what is made of arrays is used where it is made, and nothing else may look like it.
+            if not self._of_loaders and self._taken[name] > pieces * (step + 1):
+                raise TorchDdpError(
+                    f"feeds: expected the program to make {pieces} tensors of the shape of {name!r} in each step, got "
+                    f"{self._taken[name] - pieces * step} in step {step}. Have it read its batches through a DataLoader."
                 )
 
     def _same_shape(self, name: str) -> list[str]:

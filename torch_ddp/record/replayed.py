@@ -122,6 +122,7 @@ class Replayed(StandIn):
         self._watch: ForwardWatch | None = None
         self._watching = contextlib.ExitStack()
         self._paused = False
+        self._within_step, self._ended = False, 0
         self._patch()
 
     def module_made(self, module: nn.Module) -> None:
@@ -153,6 +154,7 @@ class Replayed(StandIn):
     @telling
     def before_forward(self, number: int, sections: Sequence[Section]) -> None:
         """Loads the recorded state before a step, and begins to watch its forward pass where that is wanted."""
+        self._within_step = True
         state = self._training_state(sections)
         if number not in self._steps:
             return
@@ -193,6 +195,7 @@ class Replayed(StandIn):
     @telling
     def after_update(self, section: Section, number: int) -> None:
         """Checks that the step took its whole shard, and leaves what is known of this rank."""
+        self._within_step, self._ended = False, number + 1
         if self._state is not None:
             self._state.global_step += 1
         if number not in self._steps:
@@ -292,6 +295,19 @@ class Replayed(StandIn):
         # Samplers shuffle within: no recorded draw is theirs, and what loaders make of arrays is replaced when they yield.
         for owner, name in ((DataLoader, "__iter__"), (_BaseDataLoaderIter, "__next__")):
             setattr(owner, name, self._untouched(getattr(owner, name)))
+        begin = DataLoader.__iter__
+
+        @functools.wraps(begin)
+        def begun(loader: Any) -> Any:
+            self.restart_batches()
+            return begin(loader)
+
+        DataLoader.__iter__ = begun  # type: ignore[method-assign]
+
+    def restart_batches(self) -> None:
+        """Has a loader that is begun between two steps yield the next step's batches, whatever was read before."""
+        if self._trains() and not self._within_step:
+            self._recorded().restart(self._ended)
 
     def _untouched(self, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)

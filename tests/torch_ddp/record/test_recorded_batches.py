@@ -143,3 +143,24 @@ def test_a_program_that_reads_nothing_of_the_kind_is_refused():
     batches = recorded(x=np.ones(4))
     with pytest.raises(TorchDdpError, match="got no batch of a DataLoader, and no such array"):
         batches.check(0)
+
+
+def test_what_a_program_only_looked_at_is_no_step_of_it():
+    batches = recorded(labels=LABELS)
+    batches.in_place_of(torch.zeros(2, dtype=torch.int64))
+    batches.restart(0)
+    assert [batches.in_place_of(torch.zeros(2, dtype=torch.int64)).tolist() for _ in range(3)] == [
+        [3, 1],
+        [2, 0],
+        [4, 2],
+    ]
+    batches.restart(1)
+    assert batches.in_place_of(torch.zeros(2, dtype=torch.int64)).tolist() == [4, 2]
+
+
+def test_arrays_that_only_look_like_a_batch_are_refused():
+    batches = recorded(labels=LABELS)
+    for _ in range(2):
+        batches.in_place_of_array(torch.zeros(4, dtype=torch.int64))
+    with pytest.raises(TorchDdpError, match="to make 1 tensors of the shape of 'labels' in each step, got 2 in step 0"):
+        batches.check(0)

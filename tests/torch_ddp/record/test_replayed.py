@@ -88,6 +88,18 @@ def test_a_free_run_loads_the_first_state_alone(replayed, section):
     assert not section.models[""].weight.any()
 
 
+def test_a_loader_that_begins_between_steps_yields_the_next_step(replayed, section):
+    stand_in = replayed()
+    stand_in.optimizer_made(section)
+    for number in range(2):
+        stand_in.replace_batch(None, torch.zeros(4, 2))  # only looked at
+        stand_in.restart_batches()
+        assert torch.equal(stand_in.replace_batch(None, torch.zeros(4, 2)), torch.from_numpy(BATCH + number))
+        stand_in.before_forward(number, [section])
+        stand_in.restart_batches()  # within a step it is a micro-batch of the same one
+        stand_in.after_update(section, number)
+
+
 def test_batches_of_an_evaluation_stay(replayed, section):
     stand_in = replayed()
     stand_in.optimizer_made(section)
