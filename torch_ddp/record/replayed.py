@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -122,7 +122,8 @@ class Replayed(StandIn):
         self._watch: ForwardWatch | None = None
         self._watching = contextlib.ExitStack()
         self._paused = False
-        self._within_step, self._ended = False, 0
+        self._within_step, self._ended, self._entered = False, 0, -1
+        self._drawing = contextlib.ExitStack()
         self._patch()
 
     def module_made(self, module: nn.Module) -> None:
@@ -139,34 +140,44 @@ class Replayed(StandIn):
         """Returns a training batch with the recorded numbers in it."""
         if not self._trains():
             return batch
-        return self._recorded().in_place_of(batch)
-
-    @contextlib.contextmanager
-    def around_step(self, number: int) -> Iterator[None]:
-        """Has random functions give the step's recorded draws, where there are any."""
-        draws = self._draws(number) if number in self._steps else {}
-        if not draws:
-            yield
-            return
-        with RecordedDraws(draws_in_order(draws), self._draws_left):
-            yield
+        replaced = self._recorded().in_place_of(batch)
+        self._enter_with_batch()
+        return replaced
 
     @telling
     def before_forward(self, number: int, sections: Sequence[Section]) -> None:
         """Loads the recorded state before a step, and begins to watch its forward pass where that is wanted."""
         self._within_step = True
+        self._enter_step(number, sections)
+        if number not in self._steps:
+            return
+        wanted = self._asked.get("forward")
+        if wanted:
+            part = int(wanted["tower"].partition(".")[2] or 0)
+            self._watch = ForwardWatch(joined(the_one(sections).models), part, bool(wanted["gradients"]))
+            # Behind the loading, which is no part of the pass.
+            self._watching.enter_context(self._watch.watching())
+
+    def _enter_step(self, number: int, sections: Sequence[Section]) -> None:
+        """Loads the recorded state before a step, and has random functions give its recorded draws from here on."""
+        if self._entered == number:
+            return
+        self._entered = number
         state = self._training_state(sections)
         if number not in self._steps:
             return
         if number == self._steps[0]:
             self._load_start(state)
         self._load_followed(state, number + self._asked["first"])
-        wanted = self._asked.get("forward")
-        if wanted:
-            part = int(wanted["tower"].partition(".")[2] or 0)
-            self._watch = ForwardWatch(state.trained, part, bool(wanted["gradients"]))
-            # Behind the loading, which is no part of the pass.
-            self._watching.enter_context(self._watch.watching())
+        draws = self._draws(number)
+        if draws:
+            self._drawing.enter_context(RecordedDraws(draws_in_order(draws), self._draws_left))
+
+    def _enter_with_batch(self) -> None:
+        # As soon as the step's batch is there: a loss may use weights, or draw, before it calls the model. Where a loader is
+        # read ahead the step before goes on.
+        if self._sections and not self._within_step and all(section.models for section in self._sections):
+            self._enter_step(self._ended, self._sections)
 
     def _load_start(self, state: TrainingState) -> None:
         asked = self._asked
@@ -201,6 +212,7 @@ class Replayed(StandIn):
         if number not in self._steps:
             return
         self._leave_forward(number)
+        self._drawing.close()
         batches = self._recorded()
         batches.check(number)
         seen = {
@@ -323,7 +335,10 @@ class Replayed(StandIn):
 
     @telling
     def _replace_array(self, tensor: Tensor) -> Tensor:
-        return self._recorded().in_place_of_array(tensor)
+        replaced = self._recorded().in_place_of_array(tensor)
+        if replaced is not tensor:
+            self._enter_with_batch()
+        return replaced
 
 
 class Described(StandIn):

@@ -55,8 +55,9 @@ def test_each_step_begins_with_the_recorded_state_and_batch(replayed, section, t
     stand_in.optimizer_made(section)
     for number in range(2):
         assert torch.equal(stand_in.replace_batch(None, torch.zeros(4, 2)), torch.from_numpy(BATCH + number))
-        stand_in.before_forward(number, [section])
+        # With the batch, for a loss may use weights before it calls the model.
         assert torch.equal(section.models[""].weight, torch.from_numpy(WEIGHT + number))
+        stand_in.before_forward(number, [section])
         stand_in.after_update(section, number)
     seen = json.loads(next((tmp_path / "ranks").glob("seen-*.json")).read_text())
     assert seen == {"draws_left": [], "narrow": {}, "notes": [], "places": {"x": "0"}}
@@ -98,6 +99,18 @@ def test_a_loader_that_begins_between_steps_yields_the_next_step(replayed, secti
         stand_in.before_forward(number, [section])
         stand_in.restart_batches()  # within a step it is a micro-batch of the same one
         stand_in.after_update(section, number)
+
+
+def test_what_is_read_ahead_leaves_the_step_that_goes_on(replayed, section):
+    stand_in = replayed()
+    stand_in.optimizer_made(section)
+    stand_in.replace_batch(None, torch.zeros(4, 2))
+    stand_in.before_forward(0, [section])
+    stand_in.replace_batch(None, torch.zeros(4, 2))
+    assert torch.equal(section.models[""].weight, torch.from_numpy(WEIGHT))
+    stand_in.after_update(section, 0)
+    stand_in.before_forward(1, [section])
+    assert torch.equal(section.models[""].weight, torch.from_numpy(WEIGHT + 1))
 
 
 def test_batches_of_an_evaluation_stay(replayed, section):
