@@ -185,18 +185,7 @@ class Rerun:
 
     def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:
         """Runs one step of the candidate in float64 once more, batch norm over all ranks or (None) over each one's shard."""
-        self._repeats += 1
-        asked = RunSpec(
-            f"repeat-{self._repeats}",
-            "float64",
-            self.playing.feeds.torch,
-            self.playing.start.torch,
-            self._states.torch,
-            EVERYTHING,
-            [step],
-            True,
-        )
-        return self.playing.torch.run_with_batch_norm(over_all_ranks, asked)
+        return self.playing.torch.run_with_batch_norm(over_all_ranks, self._as_it_is(step))
 
     def forward(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
         """Returns the forward pass of one tower in one step on both sides, in float64.

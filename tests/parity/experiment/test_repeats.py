@@ -57,7 +57,11 @@ def test_nothing_can_match_a_reference_that_does_not_repeat():
 
 @pytest.mark.parametrize(
     ("draws", "named"),
-    [(["a/drop/Random"], "(a/drop/Random): leave"), (list("abcde"), "(a, b, c and 2 more): leave")],
+    [
+        (["a/drop/Random"], "(a/drop/Random): leave"),
+        (list("abc"), "(a, b, c): leave"),
+        (list("abcde"), "(a, b, c and 2 more): leave"),
+    ],
 )
 def test_the_ops_that_draw_are_named(draws, named):
     levels = {"function": Level("function", "different", "")}
