@@ -129,7 +129,7 @@ class RecordedBatches:
                 raise TorchDdpError(
                     f"feeds: expected step {step} to take its whole shard of {name!r}, {len(self._like[name])} examples on "
                     f"this rank, got {place.examples} in each of {self._taken[name] - pieces * step} batches. "
-                    "Give the program the recorded batch size."
+                    "Give the program the recorded batch size, and one rank for each tower."
                 )
             # A loader may be read ahead; what is made of arrays is used where it is made, and nothing else may look like it.
             if not self._of_loaders and self._taken[name] > pieces * (step + 1):

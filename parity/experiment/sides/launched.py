@@ -31,6 +31,7 @@ LEAVE_SECONDS = 10.0  # in which a program may end by itself once all is recorde
 NOT_OF_A_PROGRAM = ("noise", "cut", "uncut", "detached")
 # Of a run of the side's own, and not of the request that its ranks get.
 OF_THE_PARENT = ("out", "prepared", "quantities", "evaluation", *NOT_OF_A_PROGRAM)
+OF_TOWERS = frozenset(["loss", "tower_grad", "tower_clip"])
 HAZARD = "{name} in the program: {evidence}"
 IN_HALF = "the program casts to {what} ({place}), where nothing is widened to float64: that keeps it from level 1"
 OF_NARROW = {"autocast": "autocast ({place}) leaves float64 alone: level 1 is decided without it, level 2 with it"}
@@ -112,11 +113,11 @@ class LaunchedProgram:
             found = _read_all(ranks, DESCRIBED)
             first = next(each for each in found if not each["rank"])
             trace = merge(read_ranks(str(ranks)), str(ranks.parent / "merged"), True)
-        if first["ranks"] != self._recorded.towers:
+        if first["ranks"] not in (1, self._recorded.towers):
             raise SideFailed(
                 TORCH_SIDE,
-                f"expected {self._recorded.towers} ranks, one for each recorded tower, got {first['ranks']}. "
-                f"Launch as many, e.g. with torchrun --nproc_per_node {self._recorded.towers}.",
+                f"expected {self._recorded.towers} ranks, one for each recorded tower, or a single one, got "
+                f"{first['ranks']}. Launch as many, e.g. with torchrun --nproc_per_node {self._recorded.towers}.",
             )
         # On its own data: what stands in for that hides, as of ranks that read the same.
         self.notes += [HAZARD.format(**each) for each in trace.facts.get("hazards", [])]
@@ -163,6 +164,9 @@ class LaunchedProgram:
         feeds, begun = Trace(arguments["feeds"]), Trace(arguments["start"]).init()
         made = int(begun.read(GLOBAL_STEP)) if GLOBAL_STEP in begun else 0
         unobserved = {"metric", "eval", "ema", "act"}
+        # One rank on the whole batch has no tower's own numbers, only what is combined of them.
+        alone = OF_TOWERS if self.described()["ranks"] != self._recorded.towers else frozenset()
+        unobserved |= alone
         combined = _where_clipped(trace) if self._recorded.clipped else ""
         if combined == "unseen":
             unobserved.add("grad")
@@ -172,7 +176,9 @@ class LaunchedProgram:
         for number in steps:
             tensors = _all(trace.step(number - steps[0]))
             tensors = _with_clipped(tensors, combined) if self._recorded.clipped else _without_clipped(tensors)
-            tensors = joined_towers({name: value for name, value in tensors.items() if quantity_of(name) != "feed"})
+            tensors = joined_towers(
+                {name: v for name, v in tensors.items() if quantity_of(name) not in {"feed", *alone}}
+            )
             tensors[GLOBAL_STEP] = np.array(made + number - steps[0], np.int64)
             tensors.update(self._fed(feeds, number, asked["precision"]))
             writer.step(number, {name: value for name, value in tensors.items() if quantity_of(name) in keep})
