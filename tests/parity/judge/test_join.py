@@ -238,3 +238,8 @@ def test_an_output_is_called_as_the_mapping_says_and_in_an_evaluation_so_that_it
         "eval/ema/total": ("eval/ema/outputs/loss",),
         "eval/acc": ("eval/accuracy",),
     }
+
+
+@pytest.mark.parametrize("text", ["loss/0", "act/0/out", "var/w", "grad/w", "slot/m/w", "eval/loss"])
+def test_what_the_candidate_lacks_is_read_as_nothing(text):
+    assert JOIN.read(parse_key(text), Held({})) is None
