@@ -10,6 +10,9 @@ from parity.trace.arrays import Array, Tensors
 
 # Sum and mean of two towers are a factor of two from each other; float16 rounds each gradient by 2^-11, half of this limit.
 SAME_COMBINATION = 1e-3
+# bfloat16 rounds by 2^-9 at most, and a mean of a few values that are rounded by less than twice that.
+ROUNDED_COMBINATION = 1e-2
+IN_HALF_PRECISION = 1e-5  # float32 adds up some ranks to 1e-7, float16 rounds by 3e-4 on average
 
 
 class Combination(NamedTuple):
@@ -21,12 +24,15 @@ class Combination(NamedTuple):
       clipped_first: whether each rank clipped its own before they were combined.
       weights: of "other", what each rank's gradient was multiplied by before all were added up, one number for all of its
         variables; () where no such numbers give what was combined.
+      rounded: the largest distance of a mean or sum from that of the ranks' gradients, relative to its norm, where that is
+        more than float32's.
     """
 
     kind: str
     of: dict[str, str]
     clipped_first: bool
     weights: tuple[float, ...] = ()
+    rounded: float = 0.0
 
 
 def combination_of(ranks: Sequence[Mapping[str, Any]]) -> Combination:
@@ -36,15 +42,16 @@ def combination_of(ranks: Sequence[Mapping[str, Any]]) -> Combination:
       ranks: of each rank a dict of trace name without section to array.
     """
     clipped_first = _clipped_before_combining(ranks)
-    of = {}
+    of, rounded = {}, 0.0
     for name in sorted(_variables(ranks[0], "grad")):
-        kind = _kind(_parts(ranks, name, clipped_first), _gradient(ranks, name, clipped_first))
+        kind, distance = _kind(_parts(ranks, name, clipped_first), _gradient(ranks, name, clipped_first))
         if kind:
             of[name] = kind
+            rounded = max(rounded, distance if distance > IN_HALF_PRECISION else 0.0)
     kinds = set(of.values())
     kind = "unknown" if not kinds else kinds.pop() if len(kinds) == 1 else "other"
     other = [name for name, each in of.items() if each == "other"]
-    return Combination(kind, of, clipped_first, _weights(ranks, other, clipped_first) if other else ())
+    return Combination(kind, of, clipped_first, _weights(ranks, other, clipped_first) if other else (), rounded)
 
 
 def _weights(ranks: Sequence[Mapping[str, Any]], names: Sequence[str], clipped_first: bool) -> tuple[float, ...]:
@@ -129,24 +136,43 @@ def _gradient(ranks: Sequence[Mapping[str, Any]], name: str, clipped_first: bool
     return [_array(each, "clip" if late and select(each, "clip") else "grad", name) for each in ranks]
 
 
-def _kind(local: "list[Array | None]", combined: "list[Array | None]") -> str:
+def _kind(local: "list[Array | None]", combined: "list[Array | None]") -> tuple[str, float]:
+    """The kind, and how far the gradient is from what that kind gives, relative to its norm."""
     first = combined[0]
     if len(local) < 2 or first is None or any(each is None or each.shape != first.shape for each in local):
-        return ""
+        return "", 0.0
     parts = [np.asarray(each, np.float64) for each in local]
     total = np.sum(parts, axis=0)
     if not np.isfinite(total).all() or not np.any(total):
-        return ""
+        return "", 0.0
     # Ranks that see the same data have one gradient: then mean and nothing are the same.
-    if all(_near(each, parts[0]) for each in parts[1:]):
-        return "sum" if _near(first, total) else ""
-    if _near(first, total / len(parts)):
-        return "mean"
-    if _near(first, total):
-        return "sum"
+    alone = all(_near(each, parts[0]) for each in parts[1:])
+    for kind, factor in (() if alone else (("mean", 1 / len(parts)),)) + (("sum", 1.0),):
+        distance = _distance(first, factor * total)
+        if distance is not None:
+            return kind, distance
+    if alone:
+        return "", 0.0
     if all(other is not None and _near(other, own) for own, other in zip(parts, combined, strict=True)):
-        return "none"
-    return "one rank's" if any(_near(first, each) for each in parts) else "other"
+        return "none", 0.0
+    return ("one rank's" if any(_near(first, each) for each in parts) else "other"), 0.0
+
+
+def _distance(combined: Array, expected: Array) -> float | None:
+    """How far one is from the other, relative to its norm; None where that is more than rounding."""
+    square = float(np.sum(expected * expected))
+    factor = float(np.sum(expected * combined)) / square
+    # What is left when the common factor is taken out is noise, as rounding is; a wrong factor leaves none.
+    noise = float(np.linalg.norm(combined - factor * expected)) / np.sqrt(square)
+    most = ROUNDED_COMBINATION if _is_half(combined) else max(noise, SAME_COMBINATION)
+    if abs(factor - 1) > most or noise > ROUNDED_COMBINATION:
+        return None
+    return float(np.linalg.norm(combined - expected)) / float(np.sqrt(square))
+
+
+def _is_half(values: Array) -> bool:
+    """Whether every number is one that float16 or bfloat16 has, but for its exponent: 10 and 7 of float32's 23 bits."""
+    return not np.any(np.ascontiguousarray(values, np.float32).view(np.uint32) & np.uint32((1 << 13) - 1))
 
 
 def _near(one: Array, other: Array) -> bool:

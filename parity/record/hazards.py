@@ -118,6 +118,15 @@ def _combined_otherwise(seen: Seen) -> Iterator[Hazard]:
         )
 
 
+def _rounded(seen: Seen) -> Iterator[Hazard]:
+    if seen.combination.rounded:
+        yield Hazard(
+            "gradients_rounded",
+            f"a combined gradient of step {seen.number} is {seen.combination.rounded:.1g} of its norm from what the ranks have",
+            "They are reduced in half precision: by a communication hook, or because they are half.",
+        )
+
+
 def _outside(seen: Seen) -> Iterator[Hazard]:
     own = set(seen.facts[0]["sections"].get(seen.section, {}).get("parameters", ()))
     outside = [name for name in seen.facts[0].get("outside_wrapper", ()) if name in own]
@@ -282,6 +291,7 @@ HAZARDS: tuple[Look, ...] = (
     _not_shared,
     _summed,
     _combined_otherwise,
+    _rounded,
     _outside,
     _past_wrapper,
     _data,

@@ -22,11 +22,11 @@ class Batches:
     def __init__(self) -> None:
         self._waiting: deque[tuple[dict[str, Tensor | np.ndarray], Any]] = deque(maxlen=MOST_KEPT)
 
-    def add(self, loader: Any, batch: Any) -> None:
-        """Takes a batch that a loader has yielded."""
+    def add(self, epoch: Any, batch: Any) -> None:
+        """Takes a batch that a loader has yielded; `epoch` is marked once a training pass takes it."""
         found = dict(places(batch))
         if found:
-            self._waiting.append((found, loader))
+            self._waiting.append((found, epoch))
 
     def take(self, inputs: "Mapping[str, Tensor | np.ndarray]") -> Arrays:
         """Returns a copy of the batch that a model is called with, by place; without a loader of what it is called with.
@@ -37,6 +37,8 @@ class Batches:
         batch = next((each for each in self._waiting if _is_in(each[0], inputs)), None)
         if batch is None and self._waiting:
             batch = self._waiting[-1]
+        if batch is not None and batch[1] is not None:
+            batch[1].trained = True
         found = inputs if batch is None else batch[0]
         # Older ones were of an evaluation, or of a pass that took them in another form.
         while batch is not None and self._waiting and self._waiting.popleft() is not batch:

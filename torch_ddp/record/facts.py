@@ -4,6 +4,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +21,23 @@ from torch_ddp.step.optimizer import hyper_parameters
 MOST_NAMES = 8  # of parameters in one fact
 
 
+@dataclass
+class Epoch:
+    """One iteration of a loader whose sampler counts epochs.
+
+    Attributes:
+      sampler: its id.
+      number: what the sampler says of the epoch.
+      shuffle: whether the order depends on that.
+      trained: whether a training pass has taken a batch.
+    """
+
+    sampler: int
+    number: int
+    shuffle: bool
+    trained: bool = False
+
+
 class Observed:
     """What is seen of a program beside its steps."""
 
@@ -28,7 +46,7 @@ class Observed:
         self._hooks: dict[int, str] = {}
         self._forwards: Counter[str] = Counter()
         self._passes: Counter[str] = Counter()
-        self._samplers: dict[int, dict[str, Any]] = {}
+        self._epochs: list[Epoch] = []
         self._schedules: dict[int, dict[str, Any]] = {}
         self._collectives: Counter[str] = Counter()
         self._autocast: set[str] = set()
@@ -59,12 +77,14 @@ class Observed:
         held = wrapped and not all(each.require_backward_grad_sync for each in wrapped)
         self._passes["no_sync" if held else "sync"] += 1
 
-    def sampler_begins(self, sampler: Any) -> None:
-        """Takes an epoch of a DistributedSampler."""
-        known = self._samplers.setdefault(
-            id(sampler), {"epochs": [], "shuffle": bool(getattr(sampler, "shuffle", False))}
-        )
-        known["epochs"].append(int(getattr(sampler, "epoch", 0)))
+    def epoch_begins(self, loader: Any) -> "Epoch | None":
+        """Takes an iteration of a loader; returns it where the loader's sampler counts epochs."""
+        sampler = getattr(loader, "sampler", None)
+        if not hasattr(sampler, "set_epoch"):
+            return None
+        epoch = Epoch(id(sampler), int(getattr(sampler, "epoch", 0)), bool(getattr(sampler, "shuffle", False)))
+        self._epochs.append(epoch)
+        return epoch
 
     def schedule_steps(self, schedule: Any, optimizer: Optimizer | None) -> None:
         """Takes a step of a learning rate's schedule."""
@@ -81,11 +101,20 @@ class Observed:
             "wrappers": [self._described(each) for each in self._wrappers],
             "forwards": dict(self._forwards),
             "passes": dict(self._passes),
-            "samplers": [{**each, "epochs": each["epochs"][:MOST_NAMES]} for each in self._samplers.values()],
+            "samplers": self._samplers(),
             "schedules": list(self._schedules.values()),
             "collectives": dict(self._collectives),
             "autocast": sorted(self._autocast),
         }
+
+    def _samplers(self) -> list[dict[str, Any]]:
+        # Epochs of which something was trained on: programs also look into their loaders.
+        trained = [each for each in self._epochs if each.trained]
+        return [
+            {"shuffle": own[0].shuffle, "epochs": [each.number for each in own][:MOST_NAMES]}
+            for sampler in dict.fromkeys(each.sampler for each in trained)
+            for own in [[each for each in trained if each.sampler == sampler]]
+        ]
 
     def _described(self, module: nn.Module) -> dict[str, Any]:
         described: dict[str, Any] = {

@@ -13,7 +13,7 @@ from parity.worker.program_request import ProgramRequest
 from torch_ddp.record.averages import Averages
 from torch_ddp.record.batches import Batches, named_inputs
 from torch_ddp.record.ending import leave
-from torch_ddp.record.facts import Observed, facts_of_rank, rank_and_world_size, variables_of
+from torch_ddp.record.facts import Epoch, Observed, facts_of_rank, rank_and_world_size, variables_of
 from torch_ddp.record.layers import Layers
 from torch_ddp.record.rank_trace import RankTrace
 from torch_ddp.record.scaling import LossScales
@@ -78,10 +78,10 @@ class Recorder:
         self._hook_models()
         self.stand_in.module_made(module)
 
-    def batch(self, loader: Any, batch: Any) -> Any:
-        """Takes what a loader yields; returns what the program gets for it."""
+    def batch(self, loader: Any, batch: Any, epoch: Epoch | None = None) -> Any:
+        """Takes what a loader yields in an epoch; returns what the program gets for it."""
         replaced = self.stand_in.replace_batch(loader, batch)
-        self._batches.add(loader, replaced)
+        self._batches.add(epoch, replaced)
         return replaced
 
     @contextlib.contextmanager

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim.swa_utils import AveragedModel
-from torch.utils.data import DataLoader, DistributedSampler
+from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from parity.worker.program_request import requested
@@ -110,18 +110,17 @@ def _wrap_loaders(recorder: Recorder) -> None:
     @functools.wraps(iterate)
     def watched_iter(loader: Any) -> Any:
         iterator = iterate(loader)
-        loaders[iterator] = weakref.ref(loader)
+        loaders[iterator] = weakref.ref(loader), recorder.observed.epoch_begins(loader)
         return iterator
 
     @functools.wraps(advance)
     def watched_next(iterator: Any) -> Any:
         batch = advance(iterator)
-        loader = loaders.get(iterator)
-        return recorder.batch(loader() if loader is not None else None, batch)
+        loader, epoch = loaders.get(iterator, (None, None))
+        return recorder.batch(loader() if loader is not None else None, batch, epoch)
 
     DataLoader.__iter__ = watched_iter  # type: ignore[method-assign]
     _BaseDataLoaderIter.__next__ = watched_next  # type: ignore[method-assign, assignment]
-    _wrap(DistributedSampler, "__iter__", before=lambda self: recorder.observed.sampler_begins(self))
 
 
 def _wrap_clipping(recorder: Recorder) -> None:

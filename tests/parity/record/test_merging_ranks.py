@@ -43,6 +43,22 @@ def test_how_gradients_are_combined_is_inferred_from_numbers(held, kind):
     assert combined(LOCAL, held).kind == kind
 
 
+def rounded(gradients, bits):
+    """To so many bits, as a hook does that compresses."""
+    return {
+        name: np.ldexp(np.round(np.ldexp(np.frexp(value)[0], bits)), np.frexp(value)[1] - bits).astype(np.float32)
+        for name, value in gradients.items()
+    }
+
+
+def test_a_mean_in_half_precision_is_one_and_is_known_as_rounded():
+    found = combined(LOCAL, [rounded(MEAN, 8)] * 2)
+    assert found.kind == "mean"
+    assert 1e-4 < found.rounded < 2.0**-8
+    assert combined(LOCAL, [MEAN, MEAN]).rounded == 0.0
+    assert combined(LOCAL, [rounded(MEAN, 4)] * 2).kind == "other"
+
+
 def test_micro_batches_of_a_rank_are_added_up_first():
     local = gradients(4)
     towers = [

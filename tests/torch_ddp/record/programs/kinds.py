@@ -121,7 +121,9 @@ def main():
     sampler = DistributedSampler(data) if ranks and kind != "same_data" else None
     loader = DataLoader(data, batch_size=8, sampler=sampler, num_workers=given.workers)
     if kind == "syncbn":
-        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        from torch_ddp.parallel import convert_syncbn_model  # torch's own refuses the CPU
+
+        model = convert_syncbn_model(model)
 
     def wrap(module):
         return (
