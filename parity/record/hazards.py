@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.record.combination import Combination
-from parity.trace import LEARNING_RATE, parse_key, quantity_of, select
+from parity.trace import LEARNING_RATE, ROW_INDICES, ROW_VALUES, parse_key, quantity_of, select
 
 SAME_WEIGHT = 1e-3  # as far as ranks that count equally may be from it
 NAMED_OF_MANY = 4  # of parameters in one line
@@ -122,7 +122,7 @@ def _rounded(seen: Seen) -> Iterator[Hazard]:
     if seen.combination.rounded:
         yield Hazard(
             "gradients_rounded",
-            f"a combined gradient of step {seen.number} is {seen.combination.rounded:.1g} of its norm from what the ranks have",
+            f"a combined gradient of step {seen.number} is {seen.combination.rounded:.1g} of its norm from the ranks' own",
             "They are reduced in half precision: by a communication hook, or because they are half.",
         )
 
@@ -238,7 +238,7 @@ def _sampler(seen: Seen) -> Iterator[Hazard]:
 def _unused(seen: Seen) -> Iterator[Hazard]:
     finding = [each for each in seen.facts[0].get("wrappers", ()) if each.get("find_unused_parameters")]
     trained = seen.facts[0]["sections"].get(seen.section, {}).get("parameters", ())
-    used = {parse_key(text).name for text in select(seen.ranks[0], "tower_grad")}
+    used = {_variable(text) for text in select(seen.ranks[0], "tower_grad")}
     if finding and trained and set(trained) <= used:
         yield Hazard(
             "nothing_unused",
@@ -250,9 +250,15 @@ def _unused(seen: Seen) -> Iterator[Hazard]:
 def _without_gradient(seen: Seen) -> Iterator[Hazard]:
     described = seen.facts[0]["sections"].get(seen.section, {})
     trained, lost = described.get("parameters", ()), described.get("of_no_model", 0)
-    used = {
-        parse_key(text).name.partition(".values")[0].partition(".indices")[0] for text in select(seen.ranks[0], "grad")
-    }
+    used = {_variable(text) for text in select(seen.ranks[0], "grad")}
+    given = {_variable(text) for text in select(seen.ranks[0], "clip")}
+    dropped = sorted(used - given) if given else []
+    if dropped:
+        yield Hazard(
+            "gradients_dropped",
+            f"{len(dropped)} of {len(used)} gradients of step {seen.number} are gone before the update: {_named(dropped)}",
+            "The program takes them away after its backward pass: these parameters do not move in such a step.",
+        )
     unused = sorted(set(trained) - used)
     if lost:
         yield Hazard(
@@ -266,6 +272,10 @@ def _without_gradient(seen: Seen) -> Iterator[Hazard]:
             f"{len(unused)} of {len(trained)} parameters have no gradient in step {seen.number}: {_named(unused)}",
             "They do not move, save by weight decay where there is one: cut off, frozen by mistake, or meant so.",
         )
+
+
+def _variable(text: str) -> str:
+    return parse_key(text).name.removesuffix(ROW_VALUES).removesuffix(ROW_INDICES)
 
 
 def _place(text: str) -> str:

@@ -50,7 +50,7 @@ class Report:
         for name in new:
             merging.step(merging.first[name])
         facts = merging.facts()
-        lines = plan_of({"sections": dict.fromkeys(merging.trained, facts), **facts})
+        lines = plan_of({**facts, "sections": {name: _of_section(facts, name) for name in new}})
         for line in lines[bool(self._planned) :] if new else []:
             _line(f"record: {line}")
         self._planned += new
@@ -78,6 +78,11 @@ class Report:
     def hangs(self, why: str) -> None:
         """Says that the program is ended because it hangs."""
         _line(f"record: expected another training step, got {why}. The program is ended.")
+
+
+def _of_section(facts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    own: Mapping[str, Any] = facts.get("sections", {}).get(name, facts)
+    return own
 
 
 def plan_of(facts: Mapping[str, Any]) -> list[str]:

@@ -181,7 +181,9 @@ def _wrap_communication(recorder: Recorder) -> None:
 
 
 def _seen_collective(recorder: Recorder, name: str, *arguments: Any, **named: Any) -> None:
-    if recorder.is_between_passes():
+    tensors = [each for each in arguments if isinstance(each, Tensor)]
+    # A single number is a loss or a count that is logged.
+    if recorder.is_between_passes() and not all(each.numel() == 1 for each in tensors[:1]):
         recorder.observed.collective(name)
 
 

@@ -95,7 +95,9 @@ class Step:
         before = {names[key]: value for key, value in self.unclipped.items() if key in names}
         if not before:
             reduced = {names[key]: value for key, value in self.reduced.items() if key in names}
-            before = reduced if set(reduced) == set(given) and not _equal(reduced, given) else {}
+            # A gradient that appears only later was made by hand, and so may all others have been.
+            changed = set(given) <= set(reduced) and not (set(reduced) == set(given) and _equal(reduced, given))
+            before = reduced if changed else {}
         after = {names[key]: value for key, value in self.clipped.items() if key in names}
         counters = {**counters_of(section), **scales}
         return Update(section, {**given, **before} if before else given, after, given, counters)
