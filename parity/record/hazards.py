@@ -181,15 +181,6 @@ def _clipped_first(seen: Seen) -> Iterator[Hazard]:
         )
 
 
-def _scaled_when_clipped(seen: Seen) -> Iterator[Hazard]:
-    if not seen.combination.clipped_first and seen.facts[0].get("clipped_scaled"):
-        yield Hazard(
-            "clipped_while_scaled",
-            f"gradients are clipped while the loss scale is still on them (step {seen.number})",
-            "The limit is then one on the scaled norm: call GradScaler.unscale_ first.",
-        )
-
-
 def _rates(seen: Seen) -> Iterator[Hazard]:
     rates = [float(each[LEARNING_RATE]) for each in seen.ranks if LEARNING_RATE in each]
     if len(set(rates)) > 1:
@@ -306,7 +297,6 @@ HAZARDS: tuple[Look, ...] = (
     _past_wrapper,
     _data,
     _clipped_first,
-    _scaled_when_clipped,
     _rates,
     _weights,
     _sampler,

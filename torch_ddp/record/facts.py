@@ -64,6 +64,8 @@ class Observed:
         """Takes a forward pass with gradients, and which module of those around a model was called."""
         around = [each for each in self._wrappers if each is not module and bare(each) is bare(module)]
         passed = [each for each in around if not _is_inside(each, module)]
+        # Programs also call `wrapper.forward`, where no hook of the wrapper's is called.
+        passed = [each for each in passed if not _is_running(each)]
         # A model that is frozen while another one trains through it shares nothing either way.
         if not passed or any(each.requires_grad for each in module.parameters()):
             self._forwards["past_wrapper" if passed else "through_wrapper"] += 1
@@ -132,6 +134,16 @@ class Observed:
 
 def _is_inside(wrapper: nn.Module, module: nn.Module) -> bool:
     return any(each is wrapper for each in module.modules())
+
+
+def _is_running(wrapper: nn.Module) -> bool:
+    """Whether the forward of a wrapper is under way."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "forward" and frame.f_locals.get("self") is wrapper:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
 
 
 def facts_of_rank(sections: Sequence[Section], observed: Observed) -> dict[str, Any]:

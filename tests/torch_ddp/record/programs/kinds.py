@@ -70,7 +70,7 @@ def train(kind, loader, sampler, model, net, optimizer, epochs):
                 all_reduce_gradients(model)
             scaler.unscale_(optimizer)
             if kind != "clip_first" and not kind.startswith("amp"):
-                nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+                nn.utils.clip_grad_norm_(net.parameters(), 0.3)
             scaler.step(optimizer)
             scaler.update()
             optimizer.zero_grad()
