@@ -1,6 +1,7 @@
 """Leaves the float64 shadow of a recorded PyTorch program: the program once more, launched on its own recording."""
 
 import contextlib
+import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,11 +14,12 @@ from parity.experiment.replay.program import only_part, port_of, training_of
 from parity.experiment.replay.script import Part, parts_of
 from parity.experiment.runs import REPLICAS
 from parity.experiment.sides.launched import LaunchedProgram
-from parity.experiment.spec import Progress, silent
+from parity.experiment.spec import FORWARD, Progress, silent
 from parity.judge.metrics import distance
 from parity.mapping.states import read_all, write_states
 from parity.trace import (
     SHADOW,
+    SHADOW_FORWARD,
     SHADOW_FREE,
     SHADOW_SPREAD,
     Perturbation,
@@ -29,6 +31,7 @@ from parity.trace import (
 )
 from parity.trace.arrays import Array, Tensors
 
+WITHOUT_SECTION = "main"  # as `tf_towers.shadow` has it
 NOT_MEASURED = frozenset(["state", "feed"])
 
 
@@ -55,9 +58,13 @@ def make_shadow(recorded: Path, command: Sequence[str], tick: Progress = silent,
             lockstep = replayed.run("float64")
             start = start_of(part.before(part.steps[0]), part.begins)
             free = replayed.run_freely(start, None)
+            replayed.forward(part.steps[0], "0")
             replicas = [_replica(replayed, part, start, seed) for seed in range(1, REPLICAS + 1)]
         folder = recorded / SHADOW
         shadow = _write(folder, part, lockstep)
+        kept = folder / SHADOW_FORWARD / (part.name or WITHOUT_SECTION) / str(part.steps[0])
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(out / FORWARD, kept)
         _write(folder / SHADOW_FREE, part, free)
         _write_spread(
             folder / SHADOW_SPREAD, part, free, [trace for trace, _ in replicas], [ulp for _, ulp in replicas]
