@@ -181,6 +181,17 @@ def _clipped_first(seen: Seen) -> Iterator[Hazard]:
         )
 
 
+def _always_reduced(seen: Seen) -> Iterator[Hazard]:
+    passes = len(select(seen.ranks[0], "loss"))
+    wrapped = any("broadcast_buffers" in each for each in seen.facts[0].get("wrappers", ()))
+    if seen.world_size > 1 and passes > 1 and wrapped and not seen.facts[0].get("passes", {}).get("no_sync"):
+        yield Hazard(
+            "accumulation_without_no_sync",
+            f"each of the {passes} backward passes of step {seen.number} reduces all gradients",
+            "The result is the same as with no_sync before the last, at that many times its communication.",
+        )
+
+
 def _rates(seen: Seen) -> Iterator[Hazard]:
     rates = [float(each[LEARNING_RATE]) for each in seen.ranks if LEARNING_RATE in each]
     if len(set(rates)) > 1:
@@ -297,6 +308,7 @@ HAZARDS: tuple[Look, ...] = (
     _past_wrapper,
     _data,
     _clipped_first,
+    _always_reduced,
     _rates,
     _weights,
     _sampler,

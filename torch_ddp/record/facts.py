@@ -47,6 +47,7 @@ class Observed:
         self._forwards: Counter[str] = Counter()
         self._passes: Counter[str] = Counter()
         self._epochs: list[Epoch] = []
+        self._held = False
         self._schedules: dict[int, dict[str, Any]] = {}
         self._collectives: Counter[str] = Counter()
         self._autocast: set[str] = set()
@@ -62,6 +63,9 @@ class Observed:
 
     def before_forward(self, module: nn.Module, families: Iterable[Any]) -> None:
         """Takes a forward pass with gradients, and which module of those around a model was called."""
+        # In its forward a wrapper decides whether the backward pass will reduce.
+        wrapped = [each for each in self._wrappers if isinstance(each, DistributedDataParallel)]
+        self._held = bool(wrapped) and not all(each.require_backward_grad_sync for each in wrapped)
         around = [each for each in self._wrappers if each is not module and bare(each) is bare(module)]
         passed = [each for each in around if not _is_inside(each, module)]
         # Programs also call `wrapper.forward`, where no hook of the wrapper's is called.
@@ -75,9 +79,7 @@ class Observed:
 
     def before_backward(self, current: Pass, families: Iterable[Any]) -> None:
         """Takes a backward pass."""
-        wrapped = [each for each in self._wrappers if isinstance(each, DistributedDataParallel)]
-        held = wrapped and not all(each.require_backward_grad_sync for each in wrapped)
-        self._passes["no_sync" if held else "sync"] += 1
+        self._passes["no_sync" if self._held else "sync"] += 1
 
     def epoch_begins(self, loader: Any) -> "Epoch | None":
         """Takes an iteration of a loader; returns it where the loader's sampler counts epochs."""

@@ -193,6 +193,14 @@ def test_a_hazard_is_named_with_its_evidence_and_alone(tmp_path, step, facts, na
     assert hazards(merged(tmp_path, step, facts=(facts, facts))) == {name: evidence}
 
 
+def test_accumulation_that_reduces_in_every_pass_is_named(tmp_path):
+    wrapped = {"wrappers": [{"name": "DistributedDataParallel", "model": "Net", "broadcast_buffers": True}]}
+    step = [{**tensors, f"loss/{rank}.1": np.array(1.0)} for rank, tensors in enumerate(both())]
+    for passes, expected in (({"sync": 4}, {"accumulation_without_no_sync"}), ({"sync": 2, "no_sync": 2}, set())):
+        own = {**wrapped, "passes": passes}
+        assert set(hazards(merged(tmp_path / str(len(passes)), step, facts=(own, own)))) == expected
+
+
 def test_a_rank_that_did_not_end_well_leaves_no_trace_that_looks_whole(tmp_path):
     ranks = leave_ranks(tmp_path / "ranks", [both(), [both()[0], None]], ({}, {"closed": False}))
     assert (ranks.complete, ranks.steps()) == (False, [0])
