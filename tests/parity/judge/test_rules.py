@@ -1,7 +1,9 @@
 """The rules that judge again: their order, and to which checks each is applied."""
 
+from types import SimpleNamespace
+
 import pytest
-from made_pairs import JOIN
+from made_pairs import JOIN, trace
 
 from parity.experiment.rejudge.races import Races
 from parity.experiment.rejudge.rules import (
@@ -10,7 +12,9 @@ from parity.experiment.rejudge.rules import (
     Race,
     StructurallyZeroGradient,
     rejudge,
+    rules_of_case,
 )
+from parity.experiment.spec import Capability
 from parity.judge.result import Check
 
 GRADIENT = Check("lockstep", 0, "grad/w", "same", 0.0, 1.0, 1.0, 0.5)
@@ -88,3 +92,26 @@ def test_a_race_is_judged_where_something_races():
     assert (quiet.applies([free]), racing.applies([free])) == (False, True)
     assert rejudge([free], [quiet]) == [free]
     assert rejudge([free], [racing])[0].verdict == "not_run"
+
+
+@pytest.mark.parametrize(
+    ("live", "kept", "races", "rules"),
+    [
+        (True, False, None, ILL_CONDITIONED),
+        (False, True, None, ILL_CONDITIONED),
+        (False, False, None, ("race", "non_differentiable_point")),
+        # Where statistics race, free and lockstep runs differ from one another whatever is moved.
+        (True, False, "a statistic", ("race", "structurally_zero_gradient")),
+        (False, False, "a statistic", ("race",)),
+    ],
+)
+def test_a_case_has_the_rules_that_a_live_reference_or_a_golden_trace_can_answer(tmp_path, live, kept, races, rules):
+    folder = tmp_path / "empty"
+    trace(folder, {})
+    capabilities = frozenset([Capability.RERUN] if live else [])
+    reference = SimpleNamespace(
+        capabilities=capabilities, kept=lambda name: folder if kept and name == "empty" else None
+    )
+    recorded = SimpleNamespace(races=races, join=JOIN, lockstep=None)
+    found = rules_of_case(recorded, SimpleNamespace(tf=reference), None)
+    assert tuple(rule.name for rule in found) == tuple(rules)

@@ -201,6 +201,7 @@ def empty(size, allowed=1e-10, verdict="same", key="var/w", run="lockstep", diff
     ("checks", "verdict"),
     [
         (empty(0.99e-10), "same"),
+        (empty(1e-10), "same"),
         (empty(1.01e-10), "different"),
         (empty(1.0), "different"),
         (empty(0.0, verdict="different"), "different"),
