@@ -46,10 +46,11 @@ def test_a_shadow_keeps_the_steps_at_kinks_only_and_of_them_no_feeds(recorded):
 
 
 @pytest.mark.slow
-def test_a_shadow_measures_the_updates_of_empty_gradients_only(recorded):
+def test_a_shadow_measures_empty_gradients_and_their_updates_only(recorded):
     empty = Trace(recorded("bias_before_norm").out / "shadow" / "empty")
     assert empty.step_numbers == [0, 1]
-    assert empty.step(0).names() == ["slot/m/net/bias", "slot/v/net/bias", BIAS]
+    gradients = ["tower_grad/0/net/bias", "tower_grad/1/net/bias", "grad/net/bias"]
+    assert empty.step(0).names() == [*gradients, "slot/m/net/bias", "slot/v/net/bias", BIAS]
     assert 1e-9 < float(empty.step(0).read(BIAS)) < 1e-5  # of a learning rate of 1e-3
     assert Trace(recorded("bias_before_norm").out / "shadow" / "aside").step_numbers == []
 
