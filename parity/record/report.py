@@ -69,7 +69,9 @@ class Report:
     def nothing(self, ranks: Ranks, code: int) -> None:
         """Says that nothing was recorded."""
         got = (
-            f"those of {len(ranks.facts)} of {ranks.world_size} ranks"
+            "none that all ranks ended"
+            if ranks.all_there
+            else f"those of {len(ranks.facts)} of {ranks.world_size} ranks"
             if ranks.facts
             else "no optimizer's step in any process of the command that Python's PYTHONPATH reaches"
         )

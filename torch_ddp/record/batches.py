@@ -34,7 +34,8 @@ class Batches:
         Args:
           inputs: dict of argument's name to what the model is called with; empty where backward is called without.
         """
-        batch = next((each for each in self._waiting if _is_in(each[0], inputs)), None)
+        # The last of those that fit: programs look at the first batch, and get the same one again in the loop.
+        batch = next((each for each in reversed(self._waiting) if _is_in(each[0], inputs)), None)
         if batch is None and self._waiting:
             batch = self._waiting[-1]
         if batch is not None and batch[1] is not None:
