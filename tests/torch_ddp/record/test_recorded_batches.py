@@ -164,3 +164,8 @@ def test_arrays_that_only_look_like_a_batch_are_refused():
         batches.in_place_of_array(torch.zeros(4, dtype=torch.int64))
     with pytest.raises(TorchDdpError, match="to make 1 tensors of the shape of 'labels' in each step, got 2 in step 0"):
         batches.check(0)
+
+
+def test_an_array_that_would_be_a_micro_batch_is_the_programs_own():
+    own = torch.zeros(2, dtype=torch.int64)
+    assert recorded(labels=LABELS).in_place_of_array(own) is own
