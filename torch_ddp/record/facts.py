@@ -2,6 +2,7 @@
 
 import os
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -42,7 +43,8 @@ class Observed:
     """What is seen of a program beside its steps."""
 
     def __init__(self) -> None:
-        self._wrappers: list[nn.Module] = []
+        # Weakly: a wrapper that a program drops takes its hooks of the reduction with it.
+        self._made: list[weakref.ref[nn.Module]] = []
         self._hooks: dict[int, str] = {}
         self._forwards: Counter[str] = Counter()
         self._passes: Counter[str] = Counter()
@@ -55,7 +57,12 @@ class Observed:
 
     def wrapper_made(self, module: nn.Module) -> None:
         """Takes a new wrapper."""
-        self._wrappers.append(module)
+        self._made.append(weakref.ref(module))
+
+    @property
+    def wrappers(self) -> list[nn.Module]:
+        """The wrappers that are alive."""
+        return [each for made in self._made if (each := made()) is not None]
 
     def hook_registered(self, module: nn.Module, name: str) -> None:
         """Takes the communication hook of a wrapper."""
@@ -64,9 +71,9 @@ class Observed:
     def before_forward(self, module: nn.Module, families: Iterable[Any]) -> None:
         """Takes a forward pass with gradients, and which module of those around a model was called."""
         # In its forward a wrapper decides whether the backward pass will reduce.
-        wrapped = [each for each in self._wrappers if isinstance(each, DistributedDataParallel)]
+        wrapped = [each for each in self.wrappers if isinstance(each, DistributedDataParallel)]
         self._held = bool(wrapped) and not all(each.require_backward_grad_sync for each in wrapped)
-        around = [each for each in self._wrappers if each is not module and bare(each) is bare(module)]
+        around = [each for each in self.wrappers if each is not module and bare(each) is bare(module)]
         passed = [each for each in around if not _is_inside(each, module)]
         # Programs also call `wrapper.forward`, where no hook of the wrapper's is called.
         passed = [each for each in passed if not _is_running(each)]
@@ -102,7 +109,7 @@ class Observed:
     def facts(self) -> dict[str, Any]:
         """Returns all of it as JSON values."""
         return {
-            "wrappers": [self._described(each) for each in self._wrappers],
+            "wrappers": [self._described(each) for each in self.wrappers],
             "forwards": dict(self._forwards),
             "passes": dict(self._passes),
             "samplers": self._samplers(),
@@ -186,7 +193,7 @@ def facts_of_section(section: Section) -> dict[str, Any]:
 def outside_wrapper(sections: Sequence[Section], observed: Observed) -> list[str]:
     """Returns the trained parameters that no DistributedDataParallel shares; [] where there is none."""
     shared: set[int] = set()
-    wrappers = [each for each in observed._wrappers if isinstance(each, DistributedDataParallel)]
+    wrappers = [each for each in observed.wrappers if isinstance(each, DistributedDataParallel)]
     for wrapper in wrappers:
         ignored = set(getattr(wrapper, "parameters_to_ignore", ()))
         shared |= {id(value) for name, value in wrapper.module.named_parameters() if name not in ignored}

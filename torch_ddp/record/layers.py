@@ -27,7 +27,7 @@ class Layers:
         """Starts to watch, where there is one model and nothing of it is compiled."""
         models = {id(model): model for section in sections for model in section.models.values()}
         # Another mode, as that of torch_ddp.amp's casts, would see other functions than without ours.
-        if len(models) != 1 or _len_torch_function_stack() or any(is_compiled(module) for module, *_ in families):
+        if len(models) != 1 or _len_torch_function_stack() or any(is_compiled(module()) for module, *_ in families):
             return
         self._folder = os.path.join(folder, SHADOW_FORWARD, "0")
         self._watch = ForwardWatch(next(iter(models.values())))
@@ -41,6 +41,6 @@ class Layers:
             write_forward(self._folder, 0, "0", watch.passed, FORWARD_BYTES)
 
 
-def is_compiled(module: nn.Module) -> bool:
+def is_compiled(module: nn.Module | None) -> bool:
     """Whether a module is called through torch.compile."""
     return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None

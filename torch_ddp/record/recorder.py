@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -144,10 +145,11 @@ class Recorder:
             section.find_models(calling_frame())
             for model in section.models.values():
                 for module in [model, *wrappers_of(model)]:
-                    if id(module) not in self._families:
+                    known = self._families.get(id(module))
+                    if known is None or known[0]() is not module:
                         before = module.register_forward_pre_hook(_Hook(self._enter, module), with_kwargs=True)
                         after = module.register_forward_hook(_Hook(self._leave, module), always_call=True)
-                        self._families[id(module)] = module, before, after
+                        self._families[id(module)] = weakref.ref(module), before, after
 
     def _enter(self, module: nn.Module, arguments: Any, named: Any) -> None:
         self._calls += 1

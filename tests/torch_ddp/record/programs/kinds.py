@@ -128,7 +128,7 @@ def main():
     def wrap(module):
         return (
             DDP(module, find_unused_parameters=kind == "unused")
-            if ranks and kind not in ("manual", "clip_first")
+            if ranks and kind not in ("manual", "clip_first", "data_parallel")
             else module
         )
 
