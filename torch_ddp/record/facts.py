@@ -45,6 +45,7 @@ class Observed:
     def __init__(self) -> None:
         # Weakly: a wrapper that a program drops takes its hooks of the reduction with it.
         self._made: list[weakref.ref[nn.Module]] = []
+        self._descriptions: dict[int, dict[str, Any]] = {}
         self._hooks: dict[int, str] = {}
         self._forwards: Counter[str] = Counter()
         self._passes: Counter[str] = Counter()
@@ -108,8 +109,11 @@ class Observed:
 
     def facts(self) -> dict[str, Any]:
         """Returns all of it as JSON values."""
+        # What was a wrapper stays a fact when the program's function that made it has returned.
+        alive = ((number, made()) for number, made in enumerate(self._made))
+        self._descriptions.update((number, self._described(each)) for number, each in alive if each is not None)
         return {
-            "wrappers": [self._described(each) for each in self.wrappers],
+            "wrappers": list(self._descriptions.values()),
             "forwards": dict(self._forwards),
             "passes": dict(self._passes),
             "samplers": self._samplers(),
