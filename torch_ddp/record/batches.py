@@ -64,17 +64,45 @@ def copied(value: "Tensor | np.ndarray") -> np.ndarray:
     return array(value) if isinstance(value, Tensor) else np.array(value)
 
 
-def named_inputs(module: nn.Module, arguments: Any, named: Any) -> "dict[str, Tensor | np.ndarray]":
-    """Returns the tensors that a module is called with, by the names of its forward's arguments."""
-    try:
-        bound = inspect.signature(bare(module).forward).bind(*arguments, **(named or {}))
-        given: dict[str, Any] = {}
-        for name, value in bound.arguments.items():
-            kind = bound.signature.parameters[name].kind
-            given.update(value if kind is inspect.Parameter.VAR_KEYWORD else {name: value})
-    except (TypeError, ValueError):
-        given = {**{str(number): value for number, value in enumerate(arguments)}, **(named or {})}
-    return dict(places(given))
+class Call:
+    """What a module is called with, by the names of its forward's arguments.
+
+    Args:
+      module: that is called, wrapped or not.
+      arguments, named: of the call.
+
+    Attributes:
+      given: dict of argument's name to value; of a function that cannot be looked at by number.
+    """
+
+    def __init__(self, module: nn.Module, arguments: Any, named: Any) -> None:
+        self._bound: inspect.BoundArguments | None = None
+        self.given: dict[str, Any] = {}
+        try:
+            self._bound = inspect.signature(bare(module).forward).bind(*arguments, **(named or {}))
+        except (TypeError, ValueError):
+            self.given = {**{str(number): value for number, value in enumerate(arguments)}, **(named or {})}
+            return
+        for name, value in self._bound.arguments.items():
+            self.given.update(value if self._is_open(name) else {name: value})
+
+    def _is_open(self, name: str) -> bool:
+        assert self._bound is not None
+        return self._bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+
+    def tensors(self) -> "dict[str, Tensor | np.ndarray]":
+        """Returns the tensors in it, each by its place."""
+        return dict(places(self.given))
+
+    def giving(self, given: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns the arguments of a call with other values of the same names."""
+        if self._bound is None:
+            numbered = sorted((name for name in given if name.isdigit()), key=int)
+            rest = {name: value for name, value in given.items() if not name.isdigit()}
+            return tuple(given[name] for name in numbered), rest
+        for name, value in self._bound.arguments.items():
+            self._bound.arguments[name] = {key: given[key] for key in value} if self._is_open(name) else given[name]
+        return self._bound.args, self._bound.kwargs
 
 
 def places(batch: Any, place: str = "") -> "list[tuple[str, Tensor | np.ndarray]]":

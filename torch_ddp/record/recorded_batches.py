@@ -1,5 +1,6 @@
 """Puts recorded shards in place of the batches that a training program's own loaders yield."""
 
+import contextlib
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -35,13 +36,17 @@ class Place(NamedTuple):
       path: of the leaf.
       axes: of the recorded array, in the leaf's order; None as recorded.
       shape: of the leaf, but for the number of examples.
-      examples: in the leaf: a whole shard, or one micro-batch of it.
+      examples: in the leaf: a whole shard, one micro-batch of it, or the shards of all ranks.
+      pieces: in how many of them a step's examples come.
+      of_all: whether the leaf holds the shards of all ranks, of which the program takes this rank's itself.
     """
 
     path: str
     axes: tuple[int, ...] | None
     shape: tuple[int, ...]
     examples: int
+    pieces: int = 1
+    of_all: bool = False
 
 
 class RecordedBatches:
@@ -51,6 +56,8 @@ class RecordedBatches:
       shard_of: of the number of a step, counted from the program's first, dict of input to array ``[examples, ...]``, this
         rank's; None where nothing is recorded, and the program's own batches stay.
       like: such a dict of any step, which decides what goes where.
+      batch_of: likewise of the number of a step the whole batch, the shards of all ranks in their order.
+      ranks: how many there are.
 
     Attributes:
       places: dict of input to where it goes, as far as that is known.
@@ -58,13 +65,18 @@ class RecordedBatches:
     """
 
     def __init__(
-        self, shard_of: Callable[[int], Mapping[str, np.ndarray] | None], like: Mapping[str, np.ndarray]
+        self,
+        shard_of: Callable[[int], Mapping[str, np.ndarray] | None],
+        like: Mapping[str, np.ndarray],
+        batch_of: Callable[[int], Mapping[str, np.ndarray] | None] | None = None,
+        ranks: int = 1,
     ) -> None:
-        self._shard_of = shard_of
+        self._shard_of, self._batch_of, self._ranks = shard_of, batch_of, ranks
         self._like = dict(like)
         self._taken = dict.fromkeys(like, 0)  # pieces by input, those that were the program's own among them
-        self._step, self._shard = -1, dict[str, np.ndarray]()
+        self._seen = ""  # of what it was decided, in words
         self._of_loaders = False
+        self._inputs: set[str] = set()  # what stands in where the model is called
         self.places: dict[str, Place] = {}
         self.notes: list[str] = []
 
@@ -82,7 +94,11 @@ class RecordedBatches:
         leaves = list(leaves_of(batch))
         if not self._of_loaders:
             self._of_loaders = True
-            self._decide(leaves)
+            # What the model was called with before any loader yielded was a look at it: from here on loaders decide.
+            for name in self._inputs:
+                self._taken[name] = 0
+                del self.places[name]
+            self._decide(leaves, list(self._like))
         by_path = {leaf.path: leaf.value for leaf in leaves}
         pieces = {
             place.path: piece
@@ -96,11 +112,11 @@ class RecordedBatches:
         if self._of_loaders:
             return made
         for name, array in self._like.items():
-            place = self.places.get(name) or _place(Leaf("array", made), array)
+            place = self.places.get(name) or self._place_of_array(made, array)
             if place is None or _shape(made) != (place.examples, *place.shape) or not _same_kind(made, array):
                 continue
             # Whole shards alone: two numbers that an op is given would be a micro-batch of four labels.
-            if place.examples != len(array):
+            if place.examples != len(array) * (self._ranks if place.of_all else 1):
                 continue
             # Those of one shape in turn: the one that is behind comes next.
             if any(self._taken[other] < self._taken[name] for other in self._same_shape(name)):
@@ -110,11 +126,46 @@ class RecordedBatches:
             return made if piece is None else piece
         return made
 
+    def in_place_of_inputs(self, step: int, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns what a model is called with, with the recorded numbers of what came by no loader and no array.
+
+        Args:
+          step: number of the step that the call is part of.
+          given: dict of argument to what the program gives.
+        """
+        if self._shard_of(step) is None or self._of_loaders:
+            return given
+        if self.missing:
+            before = set(self.places)
+            # A call that nothing fits may be no training yet, as of a net that is shown its shapes: the step's end tells.
+            with contextlib.suppress(TorchDdpError):
+                self._decide(list(leaves_of(given)), self.missing)
+            self._inputs |= set(self.places) - before
+        pieces = {}
+        # A model that is called again in the same step, as on another part of it, is given what the program has for it.
+        for name in self._inputs:
+            place = self.places[name]
+            leaf = next((each for each in leaves_of(given) if each.path == place.path), None)
+            if leaf is None or self._taken[name] >= place.pieces * (step + 1):
+                continue
+            piece = self._next(name, leaf.value)
+            if piece is not None:
+                pieces[place.path] = piece
+        found: Mapping[str, Any] = replaced(given, pieces) if pieces else given
+        return found
+
+    def _place_of_array(self, made: Tensor, array: np.ndarray) -> Place | None:
+        leaf = Leaf("array", made)
+        place = _place(leaf, array)
+        if place is not None or self._ranks < 2:
+            return place
+        # The batch of all ranks, of which each then takes its own part: by turns or in a row is the program's own.
+        whole = _place(leaf, np.broadcast_to(array[:1], (len(array) * self._ranks, *array.shape[1:])))
+        return whole._replace(of_all=True) if whole is not None and whole.pieces == 1 else None
+
     def restart(self, step: int) -> None:
         """Goes on with a step's shard, whatever was taken ahead, as by a look at a first batch."""
-        self._taken.update(
-            (name, len(self._like[name]) // place.examples * step) for name, place in self.places.items()
-        )
+        self._taken.update((name, place.pieces * step) for name, place in self.places.items())
 
     def check(self, step: int) -> None:
         """Checks that a step has taken its whole shard.
@@ -127,7 +178,7 @@ class RecordedBatches:
         if self.missing:
             raise TorchDdpError(self._left_over())
         for name, place in self.places.items():
-            pieces = len(self._like[name]) // place.examples
+            pieces = place.pieces
             if self._taken[name] < pieces * (step + 1):
                 raise TorchDdpError(
                     f"feeds: expected step {step} to take its whole shard of {name!r}, {len(self._like[name])} examples on "
@@ -147,18 +198,18 @@ class RecordedBatches:
 
     def _left_over(self) -> str:
         wanted = ", ".join(f"{name!r} {_described(self._like[name])}" for name in self.missing)
-        known = self._seen if self._of_loaders else "no batch of a DataLoader, and no such array"
+        known = self._seen or "no batch of a DataLoader, and no such array"
         return (
             f"feeds: expected the program to read {wanted}, as each rank is to, got {known}. "
             "Give it the recorded batch size "
             'and layout, or say which tensor it is: [mapping.feed] NAME = "PATH", e.g. "0" or "images".'
         )
 
-    def _decide(self, leaves: list[Leaf]) -> None:
+    def _decide(self, leaves: list[Leaf], names: list[str]) -> None:
         """Decides which leaf each input goes to: by its path, else by what alone has its shape and dtype, else by order."""
         self._seen = ", ".join(f"{leaf.path} {_described(leaf.value)}" for leaf in leaves) or "a batch without tensors"
         left = list(leaves)
-        for name, array in self._like.items():
+        for name, array in ((name, self._like[name]) for name in names):
             named = [leaf for leaf in left if leaf.path == name] or [
                 leaf for leaf in left if leaf.path.rpartition(".")[2] == name
             ]
@@ -190,10 +241,9 @@ class RecordedBatches:
     def _next(self, name: str, own: Any) -> Any:
         """The next piece of an input in a leaf's dtype, or None where the leaf's own numbers stay."""
         place = self.places[name]
-        pieces = len(self._like[name]) // place.examples
-        step, piece = divmod(self._taken[name], pieces)
+        step, piece = divmod(self._taken[name], place.pieces)
         self._taken[name] += 1
-        shard = self._shard_of(step)
+        shard = self._batch_of(step) if place.of_all and self._batch_of else self._shard_of(step)
         if shard is None:
             return None
         examples = shard[name][piece * place.examples : (piece + 1) * place.examples]
@@ -257,10 +307,10 @@ def _place(leaf: Leaf, array: np.ndarray) -> Place | None:
     for axes in (None, *PERMUTATIONS.get(array.ndim, ())):
         of_array = array.shape[1:] if axes is None else tuple(array.shape[axis] for axis in axes[1:])
         if of_array == tuple(shape):
-            return Place(leaf.path, axes, tuple(shape), examples)
+            return Place(leaf.path, axes, tuple(shape), examples, len(array) // examples)
     # [examples] and [examples, 1] hold the same numbers.
     if [size for size in array.shape[1:] if size != 1] == [size for size in shape if size != 1]:
-        return Place(leaf.path, None, tuple(shape), examples)
+        return Place(leaf.path, None, tuple(shape), examples, len(array) // examples)
     return None
 
 

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from parity.worker.program_request import ProgramRequest
 from torch_ddp.record.averages import Averages
-from torch_ddp.record.batches import Batches, named_inputs
+from torch_ddp.record.batches import Batches, Call
 from torch_ddp.record.ending import leave
 from torch_ddp.record.facts import Epoch, Observed, facts_of_rank, rank_and_world_size, variables_of
 from torch_ddp.record.layers import Layers
@@ -151,17 +151,23 @@ class Recorder:
                         after = module.register_forward_hook(_Hook(self._leave, module), always_call=True)
                         self._families[id(module)] = weakref.ref(module), before, after
 
-    def _enter(self, module: nn.Module, arguments: Any, named: Any) -> None:
+    def _enter(self, module: nn.Module, arguments: Any, named: Any) -> Any:
         self._calls += 1
         if self._calls > 1 or not torch.is_grad_enabled():
-            return
+            return None
         self._begin()
         step = self._step
-        if step is not None and self._recording():
+        if step is None:
+            return None
+        call = Call(module, arguments, named)
+        given = self.stand_in.replace_inputs(step.number, call.given)
+        replaced = call.giving(given) if given is not call.given else None
+        if self._recording():
             self.observed.before_forward(module, self._families.values())
-            inputs = named_inputs(module, arguments, named)
+            inputs = Call(module, *replaced).tensors() if replaced else call.tensors()
             current = step.current()
             current.inputs = {**current.inputs, **self._batches.take(inputs)}
+        return replaced
 
     def _leave(self, module: nn.Module, arguments: Any, output: Any) -> None:
         self._calls = max(self._calls - 1, 0)
@@ -297,10 +303,11 @@ class _Hook:
     def __init__(self, function: Any, module: nn.Module) -> None:
         self._function, self._module = function, id(module)
 
-    def __call__(self, module: nn.Module, *arguments: Any) -> None:
+    def __call__(self, module: nn.Module, *arguments: Any) -> Any:
         # Traced by torch.compile it is nothing: what it would read is not there then.
         if not torch.compiler.is_compiling() and id(module) == self._module:
-            self._function(module, *arguments)
+            return self._function(module, *arguments)
+        return None
 
     def __deepcopy__(self, memo: Any) -> "_Hook":
         return self

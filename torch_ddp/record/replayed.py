@@ -158,6 +158,11 @@ class Replayed(StandIn):
             # Behind the loading, which is no part of the pass.
             self._watching.enter_context(self._watch.watching())
 
+    @telling
+    def replace_inputs(self, number: int, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns what a model is called with, with what was recorded and no loader or array has brought."""
+        return self._recorded().in_place_of_inputs(number, given) if self._trains() else given
+
     def _enter_step(self, number: int, sections: Sequence[Section]) -> None:
         """Loads the recorded state before a step, and has random functions give its recorded draws from here on."""
         if self._entered == number:
@@ -256,22 +261,29 @@ class Replayed(StandIn):
 
     def _recorded(self) -> RecordedBatches:
         if self._batches is None:
-            self._batches = RecordedBatches(self._shard, self._shard(self._steps[0]) or {})
+            like = self._shard(self._steps[0]) or {}
+            self._batches = RecordedBatches(self._shard, like, self._batch, rank_and_world_size()[1])
         return self._batches
 
     def _shard(self, step: int) -> State | None:
+        return self._without_draws(step, whole=False)
+
+    def _batch(self, step: int) -> State | None:
+        return self._without_draws(step, whole=True)
+
+    def _without_draws(self, step: int, whole: bool) -> State | None:
         if step not in self._steps:
             return None
-        return {name: value for name, value in self._inputs(step).items() if not INPUT.fullmatch(name)}
+        return {name: value for name, value in self._inputs(step, whole).items() if not INPUT.fullmatch(name)}
 
     def _draws(self, step: int) -> dict[str, Tensor]:
         return {name: torch.from_numpy(value) for name, value in self._inputs(step).items() if INPUT.fullmatch(name)}
 
-    def _inputs(self, step: int) -> State:
-        """This rank's piece of what is fed in a step, draws among it."""
+    def _inputs(self, step: int, whole: bool = False) -> State:
+        """This rank's piece of what is fed in a step, draws among it; or that of all ranks."""
         number, precision = step + self._asked["first"], self._asked["precision"]
         batch = perturb(_all(Trace(self._asked["feeds"]).step(number)), self._perturbations, number, precision)
-        rank, ranks = rank_and_world_size()
+        rank, ranks = rank_and_world_size() if not whole else (0, 1)
         shard = {}
         for text, value in batch.items():
             size = len(value) // ranks

@@ -10,6 +10,7 @@ The order of calls in a rank::
     replace_batch(loader, batch)      each time a DataLoader yields, in training and in evaluation alike
     around_step(number)               entered before the first forward or backward pass of training step `number`, ...
     before_forward(number, sections)  ... and this right behind it; then its passes, hooks and collectives
+    replace_inputs(number, given)     before each forward pass of the outermost module with gradients on
     before_update(section, number)    the optimizer's step is called; gradients are final
     after_update(section, number)     its weights and slots are new, and recorded; `around_step` is left
 
@@ -19,7 +20,7 @@ step that a loss scale skips has no `before_update`. Two optimizers that step af
 
 import contextlib
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -56,6 +57,10 @@ class StandIn:
 
     def before_forward(self, number: int, sections: "Sequence[Section]") -> None:
         """Is called once in a training step, before its first forward pass; `sections` are all that are known by then."""
+
+    def replace_inputs(self, number: int, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns what a model is called with in place of what the program gives it: dict of argument to value."""
+        return given
 
     def before_update(self, section: "Section", number: int) -> None:
         """Is called when an optimizer's step begins."""

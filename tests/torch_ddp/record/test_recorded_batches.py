@@ -158,6 +158,50 @@ def test_what_a_program_only_looked_at_is_no_step_of_it():
     assert batches.in_place_of(torch.zeros(2, dtype=torch.int64)).tolist() == [4, 2]
 
 
+def test_a_program_that_makes_the_batch_of_all_ranks_and_takes_its_part_gets_all_shards():
+    inputs = {"images": IMAGES, "labels": LABELS}
+    whole = {name: np.concatenate([value, value + np.asarray(9, value.dtype)]) for name, value in inputs.items()}
+
+    def shard_of(step):
+        return inputs
+
+    batches = RecordedBatches(shard_of, inputs, lambda step: whole, ranks=2)
+    images = batches.in_place_of_array(torch.zeros(8, 3, 5, 6))
+    labels = batches.in_place_of_array(torch.zeros(8, dtype=torch.int64))
+    assert torch.equal(images, torch.from_numpy(whole["images"]).permute(0, 3, 1, 2))
+    assert labels.tolist() == [3, 1, 2, 0, 12, 10, 11, 9]
+    batches.check(0)
+    other = torch.zeros(12, dtype=torch.int64)
+    assert batches.in_place_of_array(other) is other
+
+
+def test_what_came_by_no_loader_and_no_array_stands_in_where_the_model_is_called():
+    batches = recorded(images=IMAGES, labels=LABELS)
+    labels = batches.in_place_of_array(torch.zeros(4, dtype=torch.int64))
+    given = {"x": torch.rand(4, 3, 5, 6), "train": True}
+    got = batches.in_place_of_inputs(0, given)
+    assert labels.tolist() == [3, 1, 2, 0]
+    assert torch.equal(got["x"], torch.from_numpy(IMAGES).permute(0, 3, 1, 2)) and got["train"] is True
+    # Called again in the same step it is given what the program has for it, and in the next one that step's.
+    assert batches.in_place_of_inputs(0, given) is given
+    batches.check(0)
+    assert batches.in_place_of_inputs(1, given)["x"][0, 0, 0, 0] == 1
+    assert batches.in_place_of_inputs(3, given) is given
+
+
+def test_a_call_that_fits_nothing_stays_and_a_loader_decides_anew():
+    batches = recorded(x=np.full((4, 2), 1.0))
+    look = {"x": torch.zeros(1, 7)}
+    assert batches.in_place_of_inputs(0, look) is look
+    assert batches.in_place_of_inputs(0, {"x": torch.zeros(4, 2)})["x"][0, 0] == 1
+    assert batches.in_place_of((torch.zeros(4, 2),))[0][0, 0] == 1
+    batches.check(0)
+    with pytest.raises(TorchDdpError, match="as each rank is to, got x float32"):
+        lost = recorded(y=np.zeros(2))
+        lost.in_place_of_inputs(0, {"x": torch.zeros(4, 2)})
+        lost.check(0)
+
+
 def test_arrays_that_only_look_like_a_batch_are_refused():
     batches = recorded(labels=LABELS)
     for _ in range(2):
