@@ -147,9 +147,14 @@ class ReplayedPort:
         """Whether the port brings its own."""
         return self.part.name in self._port.optimizers
 
-    def round_hyper_parameters(self) -> None:
-        """Builds everything anew, with the hyper-parameters of the port's own optimizer rounded to float32."""
+    def round_hyper_parameters(self, momentum_ratios: TableOf[str, float] = MappingProxyType({})) -> None:
+        """Builds everything anew, with the hyper-parameters of the port's own optimizer rounded to float32.
+
+        Args:
+          momentum_ratios: how far the script moves each moving statistic, relative to the port.
+        """
         self._round = True
+        self._case["momentum_ratios"] = dict(momentum_ratios)
         self.prepared = self._both()
 
     def run(self, precision: str) -> Trace:

@@ -1,5 +1,6 @@
 """A program that is launched for each request: what it did not do is said in one message, and nothing of it is left."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -7,7 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parity.experiment.sides.launched import LaunchedProgram, Recorded, _with_clipped, _without_clipped, joined_towers
+from parity.experiment.sides.launched import (
+    LaunchedProgram,
+    Recorded,
+    _with_clipped,
+    _without_clipped,
+    joined_towers,
+    prepared_as,
+)
 from parity.worker.failures import SideFailed
 
 CASE = {"case": {}, "precision": "float32"}
@@ -111,3 +119,11 @@ def test_a_launch_has_a_folder_of_its_own_in_its_command(tmp_path):
         program.ask("prepare", **CASE).result()
     program.close()
     assert failed.value.printed == f"--to={tmp_path / 'launches' / '001-prepare' / 'out'}"
+
+
+def test_a_launch_is_told_how_far_the_script_moves_statistics_where_numbers_are_rounded():
+    described = {"facts": {}, "slots": [], "variables": [], "initial_slots": {}, "own_values": {}}
+    ratios = {"norm.running_mean": 1.0000001}
+    asked = {"precision": "float64", "round_hyper_parameters": True, "case": {"momentum_ratios": ratios}}
+    known = json.loads(prepared_as(described, Recorded(0, 2, False, {"0": 0.1}), asked)["prepared"])
+    assert known == {"precision": "float64", "rounded": True, "momentum_ratios": ratios, "rates": {"0": 0.1}}
