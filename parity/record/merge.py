@@ -14,7 +14,7 @@ from parity.trace.arrays import Tensors
 from parity.trace.keys import PER_TOWER
 
 SIDE = "torch_ddp.record"
-OF_A_RANK = ("sections", "rank", "world_size", "pid", "closed", "enough", "step_numbers")
+FACTS_OF_A_RANK = ("sections", "rank", "world_size", "pid", "closed", "enough", "step_numbers")
 
 
 @dataclass
@@ -151,7 +151,7 @@ class Merging:
             }
             if len(set(combination.of.values())) > 1:
                 sections[name]["combinations"] = combination.of
-        own = {name: value for name, value in first.items() if name not in OF_A_RANK}
+        own = {name: value for name, value in first.items() if name not in FACTS_OF_A_RANK}
         main = sections[self.trained[0]] if self.trained else {}
         found = {
             "side": SIDE,

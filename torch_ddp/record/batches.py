@@ -13,14 +13,14 @@ from torch_ddp.record.sections import bare
 from torch_ddp.step.trace_names import array
 
 Arrays = dict[str, np.ndarray]
-MOST_KEPT = 4  # batches of which the model may be called with one: loaders are read ahead of it by few
+MOST_WAITING = 4  # batches of which the model may be called with one: loaders are read ahead of it by few
 
 
 class Batches:
     """What loaders have yielded and no training pass has taken yet."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[dict[str, Tensor | np.ndarray], Any]] = deque(maxlen=MOST_KEPT)
+        self._waiting: deque[tuple[dict[str, Tensor | np.ndarray], Any]] = deque(maxlen=MOST_WAITING)
 
     def add(self, epoch: Any, batch: Any) -> None:
         """Takes a batch that a loader has yielded; `epoch` is marked once a training pass takes it."""

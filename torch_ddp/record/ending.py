@@ -12,7 +12,7 @@ from torch_ddp.record.rank_trace import FACTS_FILE
 
 OTHERS_SECONDS = 120.0  # that a rank waits for the others to have recorded as much
 UNWIND_SECONDS = 10.0  # for the program's own `finally` blocks
-POLL_SECONDS = 0.05
+LEAVE_POLL_SECONDS = 0.05
 
 
 class Enough(SystemExit):
@@ -24,7 +24,7 @@ def leave(ranks: str, world_size: int) -> None:
     # A rank that left at once would close its connections, in which others may still wait for its part of a collective.
     end = time.monotonic() + OTHERS_SECONDS
     while closed_ranks(ranks) < world_size and time.monotonic() < end:
-        time.sleep(POLL_SECONDS)
+        time.sleep(LEAVE_POLL_SECONDS)
     if threading.current_thread() is not threading.main_thread():
         end_now()
     watch = threading.Timer(UNWIND_SECONDS, end_now)

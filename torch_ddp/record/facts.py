@@ -19,7 +19,7 @@ from torch_ddp.record.sections import Section, bare
 from torch_ddp.record.steps import Pass
 from torch_ddp.step.optimizer import hyper_parameters
 
-MOST_NAMES = 8  # of parameters in one fact
+MOST_PARAMETERS = 8  # of parameters in one fact
 
 
 @dataclass
@@ -126,7 +126,7 @@ class Observed:
         # Epochs of which something was trained on: programs also look into their loaders.
         trained = [each for each in self._epochs if each.trained]
         return [
-            {"shuffle": own[0].shuffle, "epochs": [each.number for each in own][:MOST_NAMES]}
+            {"shuffle": own[0].shuffle, "epochs": [each.number for each in own][:MOST_PARAMETERS]}
             for sampler in dict.fromkeys(each.sampler for each in trained)
             for own in [[each for each in trained if each.sampler == sampler]]
         ]

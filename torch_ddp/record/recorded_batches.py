@@ -14,7 +14,7 @@ from torch_ddp.errors import TorchDdpError
 WHOLE = "0"  # what a batch that is one tensor is called, as in `batches`
 # What a loader may yield in another layout than was recorded, tried in this order: axes of the recorded array.
 PERMUTATIONS = {4: ((0, 3, 1, 2), (0, 2, 3, 1))}  # NHWC to NCHW, and back
-BY_ORDER = "by their order, for nothing else distinguishes them"
+MATCHED_BY_ORDER = "by their order, for nothing else distinguishes them"
 
 
 class Leaf(NamedTuple):
@@ -233,7 +233,7 @@ class RecordedBatches:
                 left.remove(leaf)
             if len(equal) > 1:
                 pairs = ", ".join(f"{each} is {self.places[each].path}" for each in equal)
-                self.notes.append(f"inputs of one shape were matched {BY_ORDER}: {pairs}")
+                self.notes.append(f"inputs of one shape were matched {MATCHED_BY_ORDER}: {pairs}")
         stays = [leaf.path for leaf in left if _shape(leaf.value)]
         if stays:
             self.notes.append(f"the program's own numbers stay in {', '.join(stays)}, for which nothing was recorded")

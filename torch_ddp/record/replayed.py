@@ -51,7 +51,7 @@ SEEN_FILE = "seen-{}.json"
 DESCRIBED_FILE = "described-{}.json"
 MOST_OWN_VALUES = 4096  # elements of a buffer or constant that are told one by one, as of `torch_ddp.worker.rank`
 CAST_DTYPES = ("float32", "float64")
-MAKERS = ("from_numpy", "as_tensor", "tensor")  # of torch: how programs without loaders make batches of arrays
+TENSOR_MAKERS = ("from_numpy", "as_tensor", "tensor")  # of torch: how programs without loaders make batches of arrays
 
 State = dict[str, np.ndarray]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -298,7 +298,7 @@ class Replayed(StandIn):
         return torch.is_grad_enabled() and all(model.training for model in models)
 
     def _watch_makers(self) -> None:
-        for name in MAKERS:
+        for name in TENSOR_MAKERS:
             setattr(torch, name, self._watched(getattr(torch, name)))
 
     def _watched(self, make: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -14,7 +14,7 @@ WIDE, NARROW = torch.float64, torch.float32
 HALVES = (torch.float16, torch.bfloat16)
 # Reading how a tensor lies computes nothing, and is asked for very often.
 READ_ONLY = frozenset(["__get__", "size", "dim", "stride", "is_contiguous", "numel", "is_floating_point", "is_complex"])
-OWN_FOLDERS = ("/torch/", "/torch_ddp/")
+LIBRARY_FOLDERS = ("/torch/", "/torch_ddp/")
 
 
 class Widened(TorchFunctionMode):
@@ -81,7 +81,7 @@ def widen_module(module: nn.Module) -> None:
 def place_in_program() -> str:
     """Returns file and line of the innermost frame that is neither torch's nor ours, "" where there is none."""
     for frame in reversed(traceback.extract_stack()):
-        if not any(folder in frame.filename for folder in OWN_FOLDERS) and not frame.filename.startswith("<"):
+        if not any(folder in frame.filename for folder in LIBRARY_FOLDERS) and not frame.filename.startswith("<"):
             return f"{frame.filename.rpartition('/')[2]}, line {frame.lineno}"
     return ""
 

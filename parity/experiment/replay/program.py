@@ -11,7 +11,7 @@ from pathlib import Path
 from parity.experiment.replay.port import Port
 from parity.experiment.replay.script import Part, ReplayError, parts_of
 from parity.experiment.replay.session import replay
-from parity.experiment.sides.kept_program import DESCRIBED_FILE, KeptProgram
+from parity.experiment.sides.kept_program import DESCRIPTION_FILE, KeptProgram
 from parity.experiment.sides.launched import LaunchedProgram, Recorded
 from parity.experiment.spec import Progress, silent
 from parity.judge.result import Result
@@ -96,7 +96,7 @@ def record_like(
             writer.step(number, read_all(float32.step(number)))
         # The ranks' own folders are what the runs were put together of.
         shutil.copytree(folder, runs, ignore=shutil.ignore_patterns("launches"))
-        write_json(runs / DESCRIBED_FILE, described)
+        write_json(runs / DESCRIPTION_FILE, described)
         if mapping_file:
             shutil.copyfile(mapping_file, runs / MAPPING_OF_RUNS)
         writer.close()
@@ -105,7 +105,7 @@ def record_like(
 
 def is_like(recorded: Path, candidate: Path) -> bool:
     """Returns whether a candidate was recorded by `record_like` on what a reference holds."""
-    file = candidate / RUNS / DESCRIBED_FILE
+    file = candidate / RUNS / DESCRIPTION_FILE
     return file.is_file() and bool(read_json(str(file))["reference"] == _digest(recorded))
 
 

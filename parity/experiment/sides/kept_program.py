@@ -10,7 +10,7 @@ from parity.experiment.sides.launched import TORCH_SIDE, Recorded, prepared_as
 from parity.trace.bounded import read_json
 from parity.worker.failures import SideFailed
 
-DESCRIBED_FILE = "described.json"  # what a program trains, in the folder of its runs
+DESCRIPTION_FILE = "described.json"  # what a program trains, in the folder of its runs
 
 
 class KeptProgram:
@@ -24,7 +24,7 @@ class KeptProgram:
 
     def __init__(self, kept: Path, recorded: Recorded, out: Path) -> None:
         self._kept, self._recorded, self._out = kept, recorded, out
-        self._described = read_json(str(kept / DESCRIBED_FILE))
+        self._described = read_json(str(kept / DESCRIPTION_FILE))
 
     @property
     def notes(self) -> list[str]:
