@@ -152,8 +152,8 @@ def histogram(values: Array, low: float, high: float) -> Histogram:
       high: where it ends.
     """
     counts = np.zeros(BINS, np.int64)
-    # All values are one number: any width would do, and a width of 0 divides by nothing.
-    if high <= low:
+    # All values are one number, or so near that half the width is 0: any width would do, and 0 divides nothing.
+    if high / 2 - low / 2 <= 0:
         counts[BINS // 2] = values.size
         return Histogram(low, high, counts.tolist())
     part = (values / 2 - low / 2) / (high / 2 - low / 2)  # halved, so that no range overflows

@@ -39,6 +39,11 @@ def test_a_histogram_counts_every_value_once(values):
     assert sum(found.counts) == values.size
 
 
+def test_a_histogram_of_a_range_that_cannot_be_halved_has_one_bar():
+    found = histogram(np.array([5e-324, 0.0]), 0.0, 5e-324)
+    assert sorted(found.counts) == [*[0] * (BINS - 1), 2]
+
+
 def test_a_histogram_counts_a_value_in_the_part_it_lies_in():
     found = histogram(np.array([0.0, 0.0, 0.99, BINS - 0.5, BINS]), 0.0, float(BINS))
     assert found.counts == [3, *[0] * (BINS - 2), 2]
