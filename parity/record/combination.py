@@ -43,6 +43,7 @@ def combination_of(ranks: Sequence[Mapping[str, Any]]) -> Combination:
     """
     clipped_first = _clipped_before_combining(ranks)
     of, rounded = {}, 0.0
+    # Each variable by itself: a parameter outside of the wrapper is not shared while all others are.
     for name in sorted(_variables(ranks[0], "grad")):
         kind, distance = _kind(_parts(ranks, name, clipped_first), _gradient(ranks, name, clipped_first))
         if kind:
@@ -60,6 +61,9 @@ def _weights(ranks: Sequence[Mapping[str, Any]], names: Sequence[str], clipped_f
     parts = [_parts(ranks, name, clipped_first) for name in names]
     local = np.stack([np.concatenate([np.ravel(each[rank]) for each in parts]) for rank in range(len(ranks))])  # type: ignore[arg-type]
     combined = np.concatenate([np.ravel(_gradient(ranks, name, clipped_first)[0]) for name in names])  # type: ignore[arg-type]
+    # Of variables that are "other" every rank has a gradient of one shape, or `_kind` would have said nothing of them.
+    # As many unknowns as ranks: the numbers that are left over decide whether the weights that are fitted mean
+    # anything.
     weights = np.linalg.lstsq(local.T, combined, rcond=None)[0]
     return tuple(float(each) for each in weights) if _near(weights @ local, combined) else ()
 
@@ -106,6 +110,8 @@ def _clipped_before_combining(ranks: Sequence[Mapping[str, Any]]) -> bool:
     """Whether what each rank clipped was its own gradient still, and others were given to the optimizers."""
     if len(ranks) < 2 or not all(select(each, "tower_clip") for each in ranks):
         return False
+    # Both are needed. A rank that clips its own gradient and shares nothing is given just what it clipped: not moved.
+    # One that clips what is combined already has clipped none of its own.
     own, moved = True, False
     for name in _variables(ranks[0], "grad"):
         local = [_local(each, name) for each in ranks]
@@ -143,6 +149,7 @@ def _kind(local: "list[Array | None]", combined: "list[Array | None]") -> tuple[
         return "", 0.0
     parts = [np.asarray(each, np.float64) for each in local]
     total = np.sum(parts, axis=0)
+    # A step that a loss scale skips, and gradients of zero, fit every kind.
     if not np.isfinite(total).all() or not np.any(total):
         return "", 0.0
     # Ranks that see the same data have one gradient: then mean and nothing are the same.
@@ -153,6 +160,8 @@ def _kind(local: "list[Array | None]", combined: "list[Array | None]") -> tuple[
             return kind, distance
     if alone:
         return "", 0.0
+    # Only here all ranks' are looked at: mean and sum are known by the first, and whether the others have them too is a
+    # matter of the weights (`weights_differ`).
     if all(other is not None and _near(other, own) for own, other in zip(parts, combined, strict=True)):
         return "none", 0.0
     return ("one rank's" if any(_near(first, each) for each in parts) else "other"), 0.0
@@ -161,9 +170,12 @@ def _kind(local: "list[Array | None]", combined: "list[Array | None]") -> tuple[
 def _distance(combined: Array, expected: Array) -> float | None:
     """How far one is from the other, relative to its norm; None where that is more than rounding."""
     square = float(np.sum(expected * expected))
+    # The least squares factor between the two; `combined - factor * expected` is orthogonal to `expected`.
     factor = float(np.sum(expected * combined)) / square
     # What is left when the common factor is taken out is noise, as rounding is; a wrong factor leaves none.
     noise = float(np.linalg.norm(combined - factor * expected)) / np.sqrt(square)
+    # Else a factor may be as far from 1 as the noise that comes with it: what was rounded and then scaled is not half
+    # any more.
     most = ROUNDED_COMBINATION if _is_half(combined) else max(noise, SAME_COMBINATION)
     if abs(factor - 1) > most or noise > ROUNDED_COMBINATION:
         return None
@@ -176,6 +188,7 @@ def _is_half(values: Array) -> bool:
 
 
 def _near(one: Array, other: Array) -> bool:
+    # To a vanishing gradient nothing but zeros is near: it has no size to compare with.
     scale = float(np.linalg.norm(other))
     return one.shape == other.shape and float(np.linalg.norm(one - other)) <= SAME_COMBINATION * scale
 

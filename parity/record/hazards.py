@@ -65,6 +65,7 @@ def _not_shared(seen: Seen) -> Iterator[Hazard]:
     alone = sorted(name for name, kind in seen.combination.of.items() if kind in ("none", "one rank's"))
     if not alone:
         return
+    # "one rank's" is not shared either: the others' data moves nothing.
     every = len(alone) == len(seen.combination.of)
     what = "no gradient is" if every else f"{len(alone)} of {len(seen.combination.of)} gradients are not"
     outside = set(seen.facts[0].get("outside_wrapper", ()))
@@ -90,6 +91,7 @@ def _combined_otherwise(seen: Seen) -> Iterator[Hazard]:
     kinds = seen.combination.of
     other = sorted(name for name, kind in kinds.items() if kind == "other")
     weights = seen.combination.weights
+    # In this order, for each says more than the next: a number for each rank, one for all, none at all.
     if other and weights and max(weights) - min(weights) > SAME_WEIGHT * max(map(abs, weights)):
         parts = " + ".join(f"{weight:.4g} of rank {rank}'s" for rank, weight in enumerate(weights))
         yield Hazard(
@@ -130,6 +132,7 @@ def _rounded(seen: Seen) -> Iterator[Hazard]:
 def _outside(seen: Seen) -> Iterator[Hazard]:
     own = set(seen.facts[0]["sections"].get(seen.section, {}).get("parameters", ()))
     outside = [name for name in seen.facts[0].get("outside_wrapper", ()) if name in own]
+    # A program may average them by its own collectives: numbers decide, not the wrapper.
     shared = [name for name in outside if seen.combination.of.get(name) in ("mean", "sum")]
     if seen.world_size > 1 and outside and len(shared) < len(outside):
         yield Hazard(
@@ -140,6 +143,7 @@ def _outside(seen: Seen) -> Iterator[Hazard]:
 
 
 def _past_wrapper(seen: Seen) -> Iterator[Hazard]:
+    # Rank 0's facts: ranks run one program. Counts are those of all steps so far.
     count = seen.facts[0].get("forwards", {}).get("past_wrapper", 0)
     if seen.world_size > 1 and count:
         yield Hazard(
@@ -151,6 +155,7 @@ def _past_wrapper(seen: Seen) -> Iterator[Hazard]:
 
 def _data(seen: Seen) -> Iterator[Hazard]:
     feeds = [select(each, "feed") for each in seen.ranks]
+    # Without the scalars, as a temperature or a flag: those may be the same on all ranks by intent.
     batches = [{_place(text): value for text, value in each.items() if np.ndim(value)} for each in feeds]
     if seen.world_size < 2 or not batches[0] or any(set(each) != set(batches[0]) for each in batches):
         return
@@ -163,6 +168,7 @@ def _data(seen: Seen) -> Iterator[Hazard]:
         )
     sizes = [[len(each[place]) for each in batches] for place in batches[0]]
     uneven = next((each for each in sizes if len(set(each)) > 1), None)
+    # Where gradients are added up or weighted, the program may count its examples itself.
     if uneven and seen.combination.kind in ("mean", "unknown"):
         yield Hazard(
             "uneven_shards",
@@ -183,6 +189,7 @@ def _clipped_first(seen: Seen) -> Iterator[Hazard]:
 
 def _always_reduced(seen: Seen) -> Iterator[Hazard]:
     passes = len(select(seen.ranks[0], "loss"))
+    # An option of DistributedDataParallel and of no other wrapper that is followed: who reduces by hand chooses when.
     wrapped = any("broadcast_buffers" in each for each in seen.facts[0].get("wrappers", ()))
     if seen.world_size > 1 and passes > 1 and wrapped and not seen.facts[0].get("passes", {}).get("no_sync"):
         yield Hazard(
@@ -240,6 +247,7 @@ def _sampler(seen: Seen) -> Iterator[Hazard]:
 def _unused(seen: Seen) -> Iterator[Hazard]:
     finding = [each for each in seen.facts[0].get("wrappers", ()) if each.get("find_unused_parameters")]
     trained = seen.facts[0]["sections"].get(seen.section, {}).get("parameters", ())
+    # The rank's own gradients, not the combined ones, which DDP leaves also where only another rank used a parameter.
     used = {_variable(text) for text in select(seen.ranks[0], "tower_grad")}
     if finding and trained and set(trained) <= used:
         yield Hazard(
@@ -254,6 +262,7 @@ def _without_gradient(seen: Seen) -> Iterator[Hazard]:
     trained, lost = described.get("parameters", ()), described.get("of_no_model", 0)
     used = {_variable(text) for text in select(seen.ranks[0], "grad")}
     given = {_variable(text) for text in select(seen.ranks[0], "clip")}
+    # Nothing is recorded as given where it is what was combined: then nothing can be missing.
     dropped = sorted(used - given) if given else []
     if dropped:
         yield Hazard(

@@ -61,8 +61,11 @@ class Program:
         self._file = str((folder / "request.json").resolve())
         write_request(self._file, request)
         own = dict(os.environ if environment is None else environment)
+        # In the program's environment alone, and inherited by all that it starts: by this its processes are known,
+        # whatever session or parent they have by then. The reaper has it as an argument, so that it is none of them.
         own[REQUEST_VARIABLE] = self._file
         own["PYTHONPATH"] = os.pathsep.join([INJECT, *filter(None, [own.get("PYTHONPATH", "")])])
+        # -S: no site, hence no sitecustomize of anybody's.
         words = [sys.executable, "-S", "-c", REAPER, REQUEST_VARIABLE, self._file, str(folder)]
         # In a session of its own: what ends this process's group must not end it first.
         self._reaper = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
@@ -85,12 +88,14 @@ class Program:
     def close(self) -> None:
         """Ends what is still alive: politely first, and then for good."""
         if self._process.poll() is None:
+            # The command alone: a launcher that is told to end ends its ranks.
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(PROGRAM_ENDS_SECONDS)
         end = time.monotonic() + OUTLIVES_SECONDS
         while self.processes() and time.monotonic() < end:
             time.sleep(0.05)
+        # Until none is there: one may fork between the look and the signal.
         while left := self.processes():
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
@@ -102,6 +107,7 @@ class Program:
 
     def _let_reaper_go(self) -> None:
         assert self._reaper.stdin is not None  # for it is a pipe
+        # Any byte: it kills only where its stdin ends with nothing read.
         self._reaper.stdin.write(b"ended")
         self._reaper.stdin.close()
         self._reaper.wait()

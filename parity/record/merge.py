@@ -60,6 +60,7 @@ class Ranks:
         """Returns the steps that every rank holds."""
         if not self.all_there:
             return []
+        # A rank that is ahead may have written a step that others have not: files appear by rename, each whole.
         return sorted(set.intersection(*(set(_numbers(each)) for each in self.folders)))
 
 
@@ -112,18 +113,23 @@ class Merging:
         """Returns one step of all ranks: towers from each, all else from rank 0."""
         ranks = [_read(trace.step(number)) for trace in self._traces]
         digests = [_digests(folder, number) for folder in self._ranks.folders]
+        # Of the others weights, slots and statistics are digests only: those of rank 0 stand for all, see
+        # `ranks_agree`.
         merged = dict(ranks[0])
         for each in ranks[1:]:
             merged.update((name, value) for name, value in each.items() if quantity_of(name) in PER_TOWER)
         for section in self.trained:
             own = [_of_section(each, section) for each in ranks]
+            # An optimizer that has no part in this step, as the other one of a GAN.
             if not own[0]:
                 continue
             combination = combination_of(own)
             known = self.combinations.setdefault(section, combination)
+            # Ranks with one gradient, or with zeros, do not show it in their first step; a later one may.
             if known.kind == "unknown":
                 self.combinations[section] = combination
             of_all = _of_section(merged, section)
+            # Taken out and put in anew: `settle_clipping` gives some of them other names.
             merged = {name: value for name, value in merged.items() if section_of(name) != section}
             settled = settle_clipping(of_all, combination.clipped_first, same_before_clipping(own))
             merged.update((section_prefix(section) + name, value) for name, value in settled.items())
@@ -131,6 +137,7 @@ class Merging:
             if select(settled, "clip", "tower_clip"):
                 self._clipping[section] = f"{'before' if combination.clipped_first else 'after'} combining"
             self._keep(hazards_of(Seen(number, section, self._ranks.facts, own, digests, combination)))
+        # Not statistics: each rank's batch norm has its own, by default, and `statistics_differ` says so.
         shared = [{name: each for name, each in own.items() if quantity_of(name) in ("var", "slot")} for own in digests]
         if any(each != shared[0] for each in shared[1:]):
             self.disagreed.append(number)
@@ -209,6 +216,7 @@ def merge(ranks: Ranks, out: str, whole: bool, **facts: Any) -> Trace:
 def _first_steps(trace: Trace, numbers: Sequence[int]) -> dict[str, int]:
     first: dict[str, int] = {}
     for number in numbers:
+        # By its counters, which an update always leaves: gradients and slots may be none.
         for name in trace.step(number).names("state"):
             first.setdefault(section_of(name), number)
     return first
@@ -220,6 +228,7 @@ def _of_section(tensors: Mapping[str, Any], section: str) -> Tensors:
 
 
 def _passes(tensors: Mapping[str, Any]) -> int:
+    # Of one rank: its towers are its micro-batches, "0.0" and "0.1".
     return max(1, len({parse_key(name).tower for name in tensors if quantity_of(name) == "loss"}))
 
 

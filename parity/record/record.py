@@ -80,6 +80,7 @@ def _follow(program: Program, report: Report, silence: float) -> int:
             done, since = steps, time.monotonic()
             report.progress(ranks)
         waited = time.monotonic() - since
+        # All is there: what hangs on its way out is ended, and that is no failure.
         if ranks.enough and waited > ENOUGH_SECONDS:
             return 0
         lost = ranks.lost() if waited > min(LOST_SECONDS, silence) else []

@@ -51,6 +51,7 @@ class Report:
             merging.step(merging.first[name])
         facts = merging.facts()
         lines = plan_of({**facts, "sections": {name: _of_section(facts, name) for name in new}})
+        # The first line says ranks and wrappers, which a second optimizer does not change.
         for line in lines[bool(self._planned) :] if new else []:
             _line(f"record: {line}")
         self._planned += new

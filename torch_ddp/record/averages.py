@@ -39,6 +39,7 @@ class Averages:
 
     def read(self, tensors: Mapping[str, np.ndarray]) -> Arrays:
         """Returns the averages after a step by trace name; `tensors` has the weights that it left."""
+        # Afterwards the same tensors are read: averages are moved in place.
         if not self._known and not self._looked:
             # Once only, behind the first step: looking through all objects takes as long as a step.
             self._looked = True
@@ -51,6 +52,8 @@ class Averages:
 
     def _copies(self) -> Iterator[tuple[dict[str, Tensor], bool]]:
         """Yields dict of name to tensor of each copy, and whether it is one of torch's own averages."""
+        # By type, as in `all_modules`. Torch's own average is one even where it equals the weights, as after its first
+        # update.
         averaged = {
             id(each.module) for each in gc.get_objects() if issubclass(type(each), AveragedModel) and each._modules
         }
@@ -58,6 +61,8 @@ class Averages:
             copy: dict[str, Any] = dict(bare(module).named_parameters())
             if self._is_copy(copy):
                 yield copy, id(module) in averaged
+        # Dicts by the weights' names. A state_dict is such a one, of other tensors in the same memory: `_moves` sees
+        # that it has the weights of now, as it sees of a saved checkpoint that it has those of the beginning.
         for held in gc.get_objects():
             if type(held) is dict and self._is_copy(held):
                 yield dict(held), False
@@ -69,6 +74,7 @@ class Averages:
             isinstance(value, Tensor)
             and self._names.get(name) == tuple(value.shape)
             and value.is_floating_point()
+            # The weights themselves, as in a dict of named_parameters(), are no copy.
             and id(value) not in self._held
             for name, value in held.items()
         )

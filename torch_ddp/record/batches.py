@@ -84,6 +84,7 @@ class Call:
             self.given = {**{str(number): value for number, value in enumerate(arguments)}, **(named or {})}
             return
         for name, value in self._bound.arguments.items():
+            # **named of a forward is a dict of its own in there: its values count as arguments by their names.
             self.given.update(value if self._is_open(name) else {name: value})
 
     def _is_open(self, name: str) -> bool:
@@ -108,6 +109,7 @@ class Call:
 def places(batch: Any, place: str = "") -> "list[tuple[str, Tensor | np.ndarray]]":
     """Returns the tensors and arrays of numbers in a nested batch, each with its keys and indices."""
     if isinstance(batch, Tensor):
+        # What has no strides is no array of numbers, and cannot be copied to one.
         return [(place or "0", batch)] if not batch.is_sparse and batch.layout is torch.strided else []
     if isinstance(batch, np.ndarray):
         return [(place or "0", batch)] if batch.dtype.kind in "biuf" else []

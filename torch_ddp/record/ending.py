@@ -25,8 +25,11 @@ def leave(ranks: str, world_size: int) -> None:
     end = time.monotonic() + OTHERS_SECONDS
     while closed_ranks(ranks) < world_size and time.monotonic() < end:
         time.sleep(LEAVE_POLL_SECONDS)
+    # SystemExit ends a thread alone: the process would go on without it.
     if threading.current_thread() is not threading.main_thread():
         end_now()
+    # Raised in the middle of a step, it runs through the program's handlers, which may wait for ranks that leave as
+    # well.
     watch = threading.Timer(UNWIND_SECONDS, end_now)
     watch.daemon = True
     watch.start()

@@ -87,10 +87,12 @@ class Observed:
 
     def before_backward(self, current: Pass, families: Iterable[Any]) -> None:
         """Takes a backward pass."""
+        # As it was in the forward pass: the block of no_sync may be left by now, and DDP still does not reduce.
         self._passes["no_sync" if self._held else "sync"] += 1
 
     def epoch_begins(self, loader: Any) -> "Epoch | None":
         """Takes an iteration of a loader; returns it where the loader's sampler counts epochs."""
+        # DistributedSampler shuffles by seed and epoch; others draw their order, and have no epoch to forget.
         sampler = getattr(loader, "sampler", None)
         if not hasattr(sampler, "set_epoch"):
             return None
@@ -110,6 +112,8 @@ class Observed:
     def facts(self) -> dict[str, Any]:
         """Returns all of it as JSON values."""
         # What was a wrapper stays a fact when the program's function that made it has returned.
+        # By number and not by id, which another wrapper may get once this one is gone. Anew while it lives: hooks come
+        # later.
         alive = ((number, made()) for number, made in enumerate(self._made))
         self._descriptions.update((number, self._described(each)) for number, each in alive if each is not None)
         return {
@@ -137,6 +141,8 @@ class Observed:
             "class": f"{type(module).__module__}.{type(module).__qualname__}",
             "model": type(bare(module)).__name__,
         }
+        # Read off the wrapper: the constructor's arguments may be positional, and torch may change them, as
+        # static_graph.
         for name in ("find_unused_parameters", "broadcast_buffers", "gradient_as_bucket_view", "static_graph"):
             if isinstance(getattr(module, name, None), bool):
                 described[name] = getattr(module, name)
@@ -151,6 +157,7 @@ def _is_inside(wrapper: nn.Module, module: nn.Module) -> bool:
 
 def _is_running(wrapper: nn.Module) -> bool:
     """Whether the forward of a wrapper is under way."""
+    # By the frames' `self`: forward called by name runs no hook that could have counted the call.
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "forward" and frame.f_locals.get("self") is wrapper:
@@ -200,6 +207,7 @@ def outside_wrapper(sections: Sequence[Section], observed: Observed) -> list[str
     wrappers = [each for each in observed.wrappers if isinstance(each, DistributedDataParallel)]
     for wrapper in wrappers:
         ignored = set(getattr(wrapper, "parameters_to_ignore", ()))
+        # By name, for DDP has its list of ignored parameters by name.
         shared |= {id(value) for name, value in wrapper.module.named_parameters() if name not in ignored}
     if not wrappers:
         return []

@@ -30,6 +30,7 @@ class Layers:
         if len(models) != 1 or _len_torch_function_stack() or any(is_compiled(module()) for module, *_ in families):
             return
         self._folder = os.path.join(folder, SHADOW_FORWARD, "0")
+        # Weights are named by this one model; functions outside of it, as the loss, are seen all the same.
         self._watch = ForwardWatch(next(iter(models.values())))
         self._within.enter_context(self._watch.watching(nested=False))
 

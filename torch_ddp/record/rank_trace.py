@@ -64,6 +64,7 @@ class RankTrace:
     def save_facts(self) -> None:
         """Writes the facts where they have changed."""
         text = repr(self.facts)
+        # Looked at with every step: a rank that is killed leaves what was known by then.
         if text != self._saved:
             write_json(os.path.join(self.folder, FACTS_FILE), self.facts)
             self._saved = text

@@ -100,6 +100,7 @@ class RecordedBatches:
                 del self.places[name]
             self._decide(leaves, list(self._like))
         by_path = {leaf.path: leaf.value for leaf in leaves}
+        # By what this batch has: one of another structure, as of a second loader, keeps its own numbers there.
         pieces = {
             place.path: piece
             for name, place in self.places.items()
@@ -133,6 +134,8 @@ class RecordedBatches:
           step: number of the step that the call is part of.
           given: dict of argument to what the program gives.
         """
+        # Where a loader has yielded for training, what the model is called with came of it, and has the numbers
+        # already.
         if self._shard_of(step) is None or self._of_loaders:
             return given
         if self.missing:
@@ -140,6 +143,7 @@ class RecordedBatches:
             # A call that nothing fits may be no training yet, as of a net that is shown its shapes: the step's end tells.
             with contextlib.suppress(TorchDdpError):
                 self._decide(list(leaves_of(given)), self.missing)
+            # Those alone that this call has placed: what was placed where arrays are made is given there.
             self._inputs |= set(self.places) - before
         pieces = {}
         # A model that is called again in the same step, as on another part of it, is given what the program has for it.
@@ -160,11 +164,13 @@ class RecordedBatches:
         if place is not None or self._ranks < 2:
             return place
         # The batch of all ranks, of which each then takes its own part: by turns or in a row is the program's own.
+        # A view of the shape that all shards have together, for `_place` looks at shapes and no numbers.
         whole = _place(leaf, np.broadcast_to(array[:1], (len(array) * self._ranks, *array.shape[1:])))
         return whole._replace(of_all=True) if whole is not None and whole.pieces == 1 else None
 
     def restart(self, step: int) -> None:
         """Goes on with a step's shard, whatever was taken ahead, as by a look at a first batch."""
+        # Invariant of `_taken`: step k of an input has the pieces k * pieces to (k + 1) * pieces - 1.
         self._taken.update((name, place.pieces * step) for name, place in self.places.items())
 
     def check(self, step: int) -> None:
@@ -216,12 +222,14 @@ class RecordedBatches:
             if len(named) == 1 and (place := _place(named[0], array)):
                 self.places[name] = place
                 left.remove(named[0])
+        # Inputs that are alike are decided together. Each round places at least one or raises, so that it ends.
         while self.missing:
             name = self.missing[0]
             equal = [each for each in self.missing if _is_like(self._like[each], self._like[name])]
             fitting = [(leaf, place) for leaf in left if (place := _place(leaf, self._like[name]))]
             if not fitting:
                 raise TorchDdpError(self._left_over())
+            # As many leaves as inputs: else not even their order says which is which.
             if len(fitting) != len(equal):
                 raise TorchDdpError(
                     f"feeds: expected one tensor of the program's batches for {' and '.join(map(repr, equal))}, "
@@ -248,6 +256,7 @@ class RecordedBatches:
             return None
         examples = shard[name][piece * place.examples : (piece + 1) * place.examples]
         laid_out = examples if place.axes is None else examples.transpose(place.axes)
+        # A copy in C order, as a loader yields it: `transpose` gives a view.
         shaped = np.array(laid_out, order="C").reshape(place.examples, *place.shape)
         if isinstance(own, np.ndarray):
             return shaped.astype(own.dtype)

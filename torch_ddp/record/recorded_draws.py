@@ -234,6 +234,7 @@ def _dropout(mode: RecordedDraws, x: Tensor, p: float = 0.5, training: bool = Tr
     return x.mul_(kept) if inplace else x * kept
 
 
+# By function: a mode sees the public ones that a program calls, not the kernels that these call in turn.
 ANSWERS_FROM_DRAWS: dict[Any, Callable[..., Tensor]] = {
     torch.rand: _drawn,
     torch.randn: _drawn,

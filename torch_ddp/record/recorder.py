@@ -66,6 +66,8 @@ class Recorder:
         section = Section(optimizer, len(self.sections))
         self.sections.append(section)
         section.find_models(calling_frame())
+        # Hooks, not a wrapped `step`: torch calls them within the step of each class, also where a schedule or amp
+        # has put a function of its own in the optimizer's `step`.
         section.hooks = [
             optimizer.register_step_pre_hook(self._before_update),
             optimizer.register_step_post_hook(self._after_update),
@@ -82,12 +84,14 @@ class Recorder:
     def batch(self, loader: Any, batch: Any, epoch: Epoch | None = None) -> Any:
         """Takes what a loader yields in an epoch; returns what the program gets for it."""
         replaced = self.stand_in.replace_batch(loader, batch)
+        # What stands in is what is recorded: the model is called with it.
         self._batches.add(epoch, replaced)
         return replaced
 
     @contextlib.contextmanager
     def backward(self, tensors: Sequence[Tensor]) -> Iterator[None]:
         """Is entered for each call of backward that no other one has made."""
+        # Mostly a forward pass has begun the step; not where a model is called by its `forward`, or compiled.
         self._begin()
         step = self._step
         if step is None or not self._recording():
@@ -99,10 +103,12 @@ class Recorder:
             current.inputs = self._batches.take({})
         self.observed.before_backward(current, self._families.values())
         self._layers.stop()
+        # In each pass: parameters may be unfrozen, or given to the optimizer, while training is under way.
         for section in self.sections:
             self._hook_parameters(section)
         yield
         current.loss = self.scales.unscaled(tensors)
+        # With a loss scale they are scaled still: dividing by it, behind this, would look like a clipping by hand.
         if current.scale == 1.0:
             step.take_reduced([value for section in self.sections for value in section.weights().values()])
 
@@ -145,14 +151,19 @@ class Recorder:
             section.find_models(calling_frame())
             for model in section.models.values():
                 for module in [model, *wrappers_of(model)]:
+                    # An id is used again once its module is gone, so the module itself decides whether it has its
+                    # hooks.
                     known = self._families.get(id(module))
                     if known is None or known[0]() is not module:
                         before = module.register_forward_pre_hook(_Hook(self._enter, module), with_kwargs=True)
+                        # Also where forward raises, or every later call would count as one within it.
                         after = module.register_forward_hook(_Hook(self._leave, module), always_call=True)
                         self._families[id(module)] = weakref.ref(module), before, after
 
     def _enter(self, module: nn.Module, arguments: Any, named: Any) -> Any:
         self._calls += 1
+        # Both wrapper and bare model have hooks, and only the outermost call is the program's: what a wrapper hands on
+        # may be scattered, cast or moved. Without gradients it is an evaluation and begins no step.
         if self._calls > 1 or not torch.is_grad_enabled():
             return None
         self._begin()
@@ -170,6 +181,7 @@ class Recorder:
         return replaced
 
     def _leave(self, module: nn.Module, arguments: Any, output: Any) -> None:
+        # Never below 0: a module may get its hooks, or a process be forked, while the module's forward is under way.
         self._calls = max(self._calls - 1, 0)
 
     # Steps.
@@ -177,6 +189,7 @@ class Recorder:
     def _begin(self) -> None:
         if self._step is not None:
             return
+        # The step before is over now: its averages have moved, and all optimizers that belong to it have stepped.
         self._write()
         if self._enough:
             self._leave_program()
@@ -186,6 +199,7 @@ class Recorder:
         for section in self.sections:
             # Behind all hooks of the program's own, which may clip or reduce.
             section.move_hooks_back()
+        # In this order: the state that is loaded is what `_open` then writes as the one before the first step.
         self._within.enter_context(self.stand_in.around_step(self.seen))
         self.stand_in.before_forward(self.seen, self.sections)
         if self._recording() and self.trace is None:
@@ -206,9 +220,11 @@ class Recorder:
         rank, world_size = rank_and_world_size()
         for section in self.sections:
             section.find_models(calling_frame())
+            # Only now: when an optimizer's constructor ends, the program's variable does not hold it yet.
             section.find_name(calling_frame())
         self._hook_models()
         name_uniquely(self.sections)
+        # Behind naming, for facts and state are filed under the sections' names.
         facts = facts_of_rank(self.sections, self.observed)
         self.trace = RankTrace(self.request.ranks, rank, world_size, facts, variables_of(self.sections))
         self.trace.init(state_of(self.sections, self.sections))
@@ -217,6 +233,9 @@ class Recorder:
             self._layers.start(self.trace.folder, self.sections, self._families.values())
 
     def _hook_parameters(self, section: Section) -> None:
+        # The tensor's own hook: autograd calls it before AccumulateGrad adds the gradient to `grad`, and DDP's reducer
+        # hangs behind AccumulateGrad. So it gets what this pass alone has given on this rank. A half weight has it, not
+        # its master, which no backward pass reaches. The parameter is held, so that its id stays its own.
         for parameter in section.weights().values():
             if id(parameter) not in self._hooked and parameter.requires_grad and parameter.is_leaf:
                 hook = _GradientHook(self, id(parameter))
@@ -225,10 +244,12 @@ class Recorder:
     def gradient(self, key: int, gradient: Tensor) -> None:
         """Takes the gradient of a parameter in a backward pass, before any rank heard of it."""
         if self._step is not None and self._recording():
+            # A copy, for `grad` may take over this very tensor, which accumulation, reduction and clipping then change.
             self._step.current().gradients[key] = copy_of(gradient)
 
     def _before_update(self, optimizer: Optimizer, arguments: Any, named: Any) -> None:
         section, step = self._section(optimizer), self._step or self._ended
+        # No step at all: an optimizer that steps before any forward or backward pass.
         if section is None or step is None:
             return
         # A class whose step calls that of its base comes here twice: what the innermost begins with is what counts.
@@ -254,10 +275,13 @@ class Recorder:
         self._end_step(section, step)
 
     def _end_step(self, section: Section, step: Step) -> None:
+        # Not for the second of two optimizers behind one pass: the first has ended the step, which then has both.
         if self._step is not None:
             self.seen += 1
             self._ended, self._step = step, None
         self._layers.stop()
+        # Behind the recording of weights and slots: what stands in may load others. Its context is the last thing to be
+        # left.
         self.stand_in.after_update(section, step.number)
         self._within.close()
         if self._is_over():
@@ -286,6 +310,8 @@ class Recorder:
 
     def forked(self) -> None:
         """Begins anew in a process that was forked: it may be a rank of its own, or load data for one."""
+        # Hooks and patches stay, for a fork has the modules and optimizers too. A DataLoader's worker trains nothing
+        # and so opens no trace; a rank that is forked opens one of its own, under its own process id.
         self.trace, self._step, self._ended, self.seen, self._calls = None, None, None, 0, 0
         self._enough = False
 

@@ -74,6 +74,7 @@ def telling(method: F) -> F:
 def leave_error(request: ProgramRequest, error: BaseException) -> None:
     """Leaves an error for the parent, unless this process has left one that it follows from."""
     path = os.path.join(request.ranks, REFUSED_FILE.format(os.getpid()))
+    # The first is the cause: a hook that raises ends the process by the same exception, or by one that follows from it.
     if not os.path.exists(path):
         write_json(path, describe_error(error))
 
@@ -83,11 +84,13 @@ def report_to_parent(request: ProgramRequest) -> None:
 
     What a launcher prints of an exception may be its own end alone.
     """
+    # In C, without waiting for the interpreter: a rank that waits in a collective never comes back to Python.
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1, all_threads=True)
     before = sys.excepthook
 
     def leave(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+        # KeyboardInterrupt and the SystemExit of `ending` are no failures.
         if issubclass(kind, Exception):
             leave_error(request, error)
         before(kind, error, traceback)
@@ -142,6 +145,7 @@ class Replayed(StandIn):
         if not self._trains():
             return batch
         replaced = self._recorded().in_place_of(batch)
+        # Behind the replacement: what cannot be matched is to be said before any state is loaded.
         self._enter_with_batch()
         return replaced
 
@@ -166,12 +170,14 @@ class Replayed(StandIn):
 
     def _enter_step(self, number: int, sections: Sequence[Section]) -> None:
         """Loads the recorded state before a step, and has random functions give its recorded draws from here on."""
+        # Once in a step, by whichever comes first: the batch, or the forward pass.
         if self._entered == number:
             return
         self._entered = number
         state = self._training_state(sections)
         if number not in self._steps:
             return
+        # The first step that is wanted, not the program's first: steps before it train on numbers of the program's own.
         if number == self._steps[0]:
             self._load_start(state)
         self._load_followed(state, number + self._asked["first"])
@@ -188,7 +194,9 @@ class Replayed(StandIn):
     def _load_start(self, state: TrainingState) -> None:
         asked = self._asked
         start = _all(Trace(asked["start"]).init())
+        # What was not recorded begins as the program itself made it, whatever skipped steps have done to it since.
         kept = {name: value for name, value in self._own.items() if name not in start}
+        # Perturbed once only: in lockstep the state that is loaded next is perturbed, and overwrites this one.
         followed = bool(asked.get("follow"))
         state.load({**kept, **(start if followed else perturb(start, self._perturbations, 0, asked["precision"]))})
         if asked.get("random_seed") is not None:
@@ -199,6 +207,8 @@ class Replayed(StandIn):
         if follow is None or number not in follow.step_numbers:
             return
         followed = perturb(_all(follow.step(number)), self._perturbations, number, self._asked["precision"])
+        # A recording that holds a part of the state leaves the rest as the program moved it; else the weights and
+        # statistics that it lacks begin anew.
         held = state.read() if self._asked.get("partly") else self._own
         kept = {name: value for name, value in held.items() if name not in followed}
         state.load({**kept, **followed}, bool(self._asked.get("recorded_counters")))
@@ -221,6 +231,7 @@ class Replayed(StandIn):
         self._drawing.close()
         batches = self._recorded()
         batches.check(number)
+        # With every step, for behind the last one the recorder ends the process before anything else could be called.
         seen = {
             "places": {name: place.path for name, place in batches.places.items()},
             "notes": batches.notes,
@@ -246,6 +257,7 @@ class Replayed(StandIn):
 
     def _training_state(self, sections: Sequence[Section]) -> TrainingState:
         if self._state is None:
+            # In this order: an optimizer makes its slots in the dtype that its parameters have when it does.
             section = the_one(sections)
             model = joined(section.models)
             if self._widened is not None:
@@ -262,6 +274,7 @@ class Replayed(StandIn):
 
     def _recorded(self) -> RecordedBatches:
         if self._batches is None:
+            # Made when first asked for: until the process group is there, a rank does not know which shard is its own.
             like = self._shard(self._steps[0]) or {}
             self._batches = RecordedBatches(self._shard, like, self._batch, rank_and_world_size()[1])
         return self._batches
@@ -283,17 +296,21 @@ class Replayed(StandIn):
     def _inputs(self, step: int, whole: bool = False) -> State:
         """This rank's piece of what is fed in a step, draws among it; or that of all ranks."""
         number, precision = step + self._asked["first"], self._asked["precision"]
+        # The whole batch, before it is cut: the draws depend on shapes, and all ranks and the other side are to have
+        # the same.
         batch = perturb(_all(Trace(self._asked["feeds"]).step(number)), self._perturbations, number, precision)
         rank, ranks = rank_and_world_size() if not whole else (0, 1)
         shard = {}
         for text, value in batch.items():
             size = len(value) // ranks
+            # Towers in a row along the first axis, of equal sizes: what is recorded with others is refused before.
             piece = value[rank * size : (rank + 1) * size]
             shard[batch_input(text)] = piece.astype(precision) if piece.dtype.name in CAST_DTYPES else np.array(piece)
         return shard
 
     def _trains(self) -> bool:
         # Batches of an evaluation are the program's own.
+        # By the modules' own mode: of a loader nothing says what it is for. While there is no optimizer, all([]) holds.
         models = [model for section in self._sections for model in section.models.values()]
         return torch.is_grad_enabled() and all(model.training for model in models)
 
@@ -308,6 +325,7 @@ class Replayed(StandIn):
             # What a loader makes of arrays is replaced when it yields; what is made of tensors is no batch's beginning.
             if self._paused or isinstance(data, Tensor) or not tensor.ndim or not self._sections or not self._trains():
                 return tensor
+            # What is given in its place is itself made by functions that are watched.
             self._paused = True
             try:
                 return self._replace_array(tensor)
@@ -339,6 +357,8 @@ class Replayed(StandIn):
         def called(*arguments: Any) -> Any:
             paused, self._paused = self._paused, True
             try:
+                # Widening and recorded draws are switched off too: what a loader does is the program's reading of its
+                # files.
                 with torch._C.DisableTorchFunction():
                     return method(*arguments)
             finally:

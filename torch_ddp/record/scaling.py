@@ -27,6 +27,7 @@ class LossScales:
 
     def scaled(self, loss: Tensor, product: Tensor, scale: float) -> None:
         """Takes a loss and what a scale has made of it."""
+        # What is gone is dropped here: one entry for each loss would stay otherwise, for as long as the program trains.
         self._scaled = {key: each for key, each in self._scaled.items() if each[0]() is not None}
         self._scaled[id(product)] = weakref.ref(product), array(loss), scale
         self.last = scale
@@ -37,6 +38,7 @@ class LossScales:
 
     def unscaled(self, tensors: Sequence[Tensor]) -> np.ndarray:
         """Returns the sum of the losses that backward is called on, without scale: array []."""
+        # The loss as it was before the product: dividing that again would round once more, or divide infinity.
         values = [known[1] if (known := self._known(each)) is not None else array(each) for each in tensors]
         return np.asarray(sum(np.sum(each, dtype=each.dtype) for each in values))
 
@@ -53,6 +55,9 @@ class LossScales:
 
 def unscaled_gradient(optimizer: Optimizer, gradient: Tensor) -> Tensor:
     """Returns a gradient without the scale that a fused optimizer divides it by within its own step."""
+    # GradScaler sets it right before it calls the step of an optimizer that unscales in its own kernel, and to None
+    # where the program called unscale_; others have no such attribute, and gradients that GradScaler has divided
+    # already.
     scale = getattr(optimizer, "grad_scale", None)
     with torch.no_grad():
         return gradient / scale if isinstance(scale, Tensor) else gradient

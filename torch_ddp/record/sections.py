@@ -61,6 +61,8 @@ class Section:
 
     def move_hooks_back(self) -> None:
         """Has our hooks come last among those of the optimizer's step."""
+        # Torch calls the hooks of a step in the order of this table. Before each step, for a program adds its own at
+        # any time.
         for hook in self.hooks:
             table = hook.hooks_dict_ref()
             if table is not None and hook.id in table:
@@ -86,16 +88,21 @@ class Section:
     def find_models(self, frame: FrameType | None = None) -> None:
         """Finds the modules that hold its parameters, among all that there are; `frame` is the program's."""
         held = self._held()
+        # Through the garbage collector: an optimizer knows parameters and no module, and a program may keep its model
+        # anywhere.
         found = [module for module in root_modules() if any(id(each) in held for each in module.parameters())]
         # Copies that share weights, and modules that are part of another: the one with the most comes first.
         found.sort(key=lambda module: -sum(id(each) in held for each in module.parameters()))
         covered: set[int] = set()
         roots = []
         for module in found:
+            # `covered` are the held parameters of all roots so far: a module that adds none is a copy, or a second
+            # view.
             own = {id(each) for each in module.parameters()} & held
             if own - covered:
                 roots.append(module)
                 covered |= own
+        # No module any more says nothing of those that were there: what was found before stays, with its names.
         if not roots or [id(each) for each in roots] == [id(each) for each in self.models.values()]:
             return
         if len(roots) == 1:
@@ -116,6 +123,7 @@ def masters_of(optimizer: Optimizer) -> dict[int, Tensor]:
     stash = getattr(optimizer, "_amp_stash", None)
     pairs = list(getattr(stash, "pairs", ()))
     halves, masters = (getattr(stash, f"fp{kind}_groups", ()) for kind in ("16", "32_from_fp16"))
+    # Apex's stash: for each group of the optimizer a list of half weights, and one of their masters in the same order.
     for half, master in zip(halves, masters, strict=False):
         pairs += zip(half, master, strict=True)
     return {id(weight): master for weight, master in pairs}
@@ -137,6 +145,7 @@ def all_modules() -> list[nn.Module]:
 
 def bare(module: nn.Module) -> nn.Module:
     """Returns what is inside of all wrappers."""
+    # Several around each other: a compiled model in DistributedDataParallel, or the other way round.
     while True:
         inner = next((module._modules[name] for name in WRAPPED if is_wrapper(module, name)), None)
         if inner is None:

@@ -31,8 +31,11 @@ def begin() -> None:
     request = requested()
     if request is None or _recorder is not None:
         return
+    # In this order: what stands in patches in its constructor, so that the recorder's wrappers are around its own. A
+    # loader's batch is replaced when everything that is switched off within the loader is on again.
     recorder = _recorder = Recorder(request, make_stand_in(request))
     patch(recorder)
+    # Of a process that ends by itself; `_wrap_exit` has those in which atexit is not called.
     atexit.register(recorder.close)
     os.register_at_fork(after_in_child=recorder.forked)
 
@@ -44,6 +47,8 @@ def current() -> Recorder | None:
 
 def patch(recorder: Recorder) -> None:
     """Has torch report to a recorder."""
+    # Runs as soon as torch is imported, before any other line of the program: names that it takes out of torch are
+    # wrapped.
     _wrap(Optimizer, "__init__", after=lambda result, self, *_, **__: recorder.optimizer_made(self))
     for wrapper in (nn.parallel.DistributedDataParallel, nn.parallel.DataParallel, AveragedModel):
         _wrap(wrapper, "__init__", after=lambda result, self, *_, **__: recorder.module_made(self))
@@ -104,12 +109,15 @@ def _wrap_backward(recorder: Recorder) -> None:
 
 
 def _wrap_loaders(recorder: Recorder) -> None:
+    # The base class of its iterators has the only __next__; in the process that trains, whoever loads the examples.
+    # Held weakly: an iterator that stays alive keeps its workers running.
     iterate, advance = DataLoader.__iter__, _BaseDataLoaderIter.__next__
     loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     @functools.wraps(iterate)
     def watched_iter(loader: Any) -> Any:
         iterator = iterate(loader)
+        # Set anew where workers persist: then the loader gives the same iterator in every epoch.
         loaders[iterator] = weakref.ref(loader), recorder.observed.epoch_begins(loader)
         return iterator
 
@@ -130,6 +138,7 @@ def _wrap_clipping(recorder: Recorder) -> None:
             continue
 
         def clip(parameters: Any, *arguments: Any, _original: Any = original, **named: Any) -> Any:
+            # Listed once: what programs hand over is often a generator, which one look would empty.
             listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
             recorder.clipping(listed, after=False)
             result = _original(listed, *arguments, **named)
@@ -138,6 +147,8 @@ def _wrap_clipping(recorder: Recorder) -> None:
 
         clip = functools.wraps(original)(clip)
         setattr(nn.utils, name, clip)
+        # In its own module too, from which programs import it, and where torch's deprecated `clip_grad_norm` looks it
+        # up.
         setattr(nn.utils.clip_grad, name, clip)
 
 
@@ -145,6 +156,7 @@ def _wrap_scaling(recorder: Recorder) -> None:
     scaler, scales = torch.amp.GradScaler, recorder.scales
 
     def scaled(result: Any, self: Any, outputs: Any) -> None:
+        # A scaler that is switched off gives the loss itself back, of which no scale is to be known.
         if self.is_enabled() and isinstance(outputs, Tensor):
             scales.scaled(outputs, result, self.get_scale())
 
@@ -153,6 +165,9 @@ def _wrap_scaling(recorder: Recorder) -> None:
 
     @functools.wraps(step)
     def watched_step(self: Any, optimizer: Any, *arguments: Any, **named: Any) -> Any:
+        # GradScaler calls the optimizer's step or leaves it out by what it found, which is its own: whether our hooks
+        # were called tells. A fused optimizer is called in any case and leaves the update out in its kernel: no skipped
+        # step then.
         made = recorder.updates_of(optimizer)
         result = step(self, optimizer, *arguments, **named)
         if self.is_enabled() and recorder.updates_of(optimizer) == made:
@@ -176,6 +191,7 @@ def _wrap_communication(recorder: Recorder) -> None:
 
     _wrap(wrapper, "register_comm_hook", after=hooked)
     _wrap(wrapper, "_register_builtin_comm_hook", after=hooked)
+    # DDP's reducer reduces in C++, and calls none of these functions: those that are seen are the program's.
     for name in COLLECTIVES if dist.is_available() else ():
         _wrap(dist, name, before=functools.partial(_seen_collective, recorder, name))
 
@@ -201,6 +217,7 @@ def _wrap_exit(recorder: Recorder) -> None:
 
     def leave(code: int) -> None:
         # A forked process ends by it, and atexit's functions are not called there.
+        # With another code the program has failed: its trace stays one that is not complete.
         if code == 0:
             recorder.close()
         original(code)

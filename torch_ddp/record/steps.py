@@ -75,6 +75,8 @@ class Step:
 
     def current(self) -> Pass:
         """Returns the pass whose backward pass is to come, or is under way."""
+        # Several forward passes before one backward pass are one pass, as of a model that is called twice; `loss` ends
+        # it.
         if not self.passes or self.passes[-1].loss is not None:
             self.passes.append(Pass())
         return self.passes[-1]
@@ -91,6 +93,7 @@ class Step:
             for name, value in trained.items()
             if value.grad is not None
         }
+        # By ids: clipping is called with tensors, in any order and of any model. Those of other optimizers stay out.
         names = {id(value): name for name, value in trained.items()}
         before = {names[key]: value for key, value in self.unclipped.items() if key in names}
         if not before:
@@ -107,6 +110,7 @@ class Step:
         section = update.section
         names = {id(value): name for name, value in section.weights().items()}
         found: Arrays = {}
+        # A forward pass behind the last backward pass has no loss yet, and is no micro-batch of this step.
         ended = [each for each in self.passes if each.loss is not None]
         for number, each in enumerate(ended):
             tower = str(rank) if len(ended) == 1 else f"{rank}.{number}"
@@ -115,6 +119,7 @@ class Step:
             found[trace_name("loss", tower=tower)] = np.asarray(each.loss)
             found.update(named_gradients("tower_grad", own, tower))
         found.update(named_gradients("grad", update.combined))
+        # The very same dict where nothing was clipped: see `before_update`.
         if update.combined is not update.given:
             # What a rank clips is its own until the numbers of all ranks say that it was combined before: the merge does.
             found.update(named_gradients("tower_clip", update.clipped, str(rank)))
@@ -138,6 +143,8 @@ def counters_of(section: Section) -> Arrays:
     """Returns the counters that an optimizer's step begins with, by trace name."""
     counters = {GLOBAL_STEP: np.array(made(section), np.int64)}
     for name, value in named_counters(section.optimizer).items():
+        # As `TrainingState.read` has them: float32 what TensorFlow keeps as variables, float64 the optimizer's own
+        # number.
         counters[LEARNING_RATE if name not in COUNTERS else trace_name("state", name)] = np.array(
             value, np.float32 if name in COUNTERS else np.float64
         )
@@ -157,6 +164,8 @@ def state_of(sections: list[Section], optimizers: list[Section]) -> Arrays:
     """Returns weights and statistics of all models, and the slots of some optimizers as far as they are there."""
     state: Arrays = {}
     for section in sections:
+        # Of all models, whoever stepped: batch norms move in forward passes, of a model that this step does not train
+        # too.
         state.update((trace_name("stat", name), array(value)) for name, value in section.named_statistics().items())
         state.update((trace_name("var", name), array(value)) for name, value in section.named_parameters().items())
     for section in optimizers:

@@ -36,6 +36,7 @@ class Widened(TorchFunctionMode):
         if name in READ_ONLY:
             return func(*args, **kwargs)
         self._note(name, args, kwargs)
+        # Named by the method and not by a dtype, which `_widened` would see.
         if func is Tensor.float:
             func = Tensor.double
         # What is written into stays the tensor that it is: a wider copy of it would take the numbers instead.
@@ -66,12 +67,15 @@ def widen_program() -> Widened:
     torch.from_numpy = _giving_wide(torch.from_numpy)  # no torch function: a mode does not see it
     _widen_before(DistributedDataParallel)
     _note_entering(mode, torch.autocast)
+    # Never left: it ends with the process.
     mode.__enter__()  # type: ignore[no-untyped-call]
     return mode
 
 
 def widen_module(module: nn.Module) -> None:
     """Widens parameters and buffers in place, those that were made of float32 numbers outside of torch functions too."""
+    # Else the mode itself would be asked for each read and cast. `data` is set: the tensor stays the one that others
+    # hold.
     with torch._C.DisableTorchFunction():
         for tensor in (*module.parameters(), *module.buffers()):
             if tensor.dtype is NARROW:

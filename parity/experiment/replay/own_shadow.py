@@ -79,10 +79,12 @@ def make_shadow(recorded: Path, command: Sequence[str], tick: Progress = silent,
 def _replica(replayed: ReplayedPort, part: Part, start: Tensors, seed: int) -> tuple[Trace, float]:
     """A free run whose weights, and the inputs of each step, are one ulp of float64 away; how far the weights are."""
     moved = perturb(start, [Perturbation("ulp", "var", seed)], 0, "float64")
+    # seed + REPLICAS * step with seeds from 1 to REPLICAS: no two replicas draw the same in any step.
     of_inputs = [Perturbation("ulp", "feed", seed, seed_per_step=REPLICAS)]
     batches = ((number, perturb(part.batch(number), of_inputs, number, "float64")) for number in part.steps)
     name = f"replica-{seed}"
     feeds = write_states(Path(replayed.folder) / f"{name}-feeds", batches)
+    # The Euclidean distance over all weights together; inputs are not in it.
     ulp = np.sqrt(sum(distance(start[text], moved[text]) ** 2 for text in select(start, "var")))
     return replayed.run_freely(moved, None, name, feeds), float(ulp)
 
@@ -102,6 +104,7 @@ def _write_spread(out: Path, part: Part, free: Trace, replicas: Sequence[Trace],
     writer.init({})
     for number in part.steps:
         files = [trace.step(number) for trace in (free, *replicas)]
+        # [] each: how far the replicas get from the free run at most, by tensor and step.
         names = [name for name in files[0].names() if quantity_of(name) not in NOT_MEASURED]
         writer.step(number, {name: _farthest(file.read(name) for file in files if name in file) for name in names})
     # The smallest, so that the amplification is not underrated.

@@ -83,12 +83,14 @@ def record_like(
     """
     part = only_part(parts_of(Trace(recorded, whole=False)))
     runs = out / RUNS
+    # At once: where a launch fails, no older runs are to be taken for this program's.
     shutil.rmtree(runs, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="parity-like-") as name:
         folder = Path(name)
         with contextlib.closing(LaunchedProgram(command, training_of(part), folder, silence)) as program:
             replay(recorded, port_of(part, silence), mapping_file, folder, tick, side=program)
             described = {**program.described(), "notes": program.notes, "reference": _digest(recorded)}
+        # The ordinary run: in the program's own precision, each step from the recorded state.
         float32 = Trace(folder / "torch-float32")
         writer = TraceWriter(out, float32.producer, {**float32.facts, "command": list(command)}, float32.variables)
         writer.init(read_all(float32.init()))
@@ -147,6 +149,7 @@ def port_of(part: Part, silence: float) -> Port:
 
 def _digest(recorded: Path) -> str:
     digest = hashlib.blake2b(digest_size=12)
+    # Without the steps, which are most of a recording: facts and the first weights tell one from another.
     for name in ("trace.json", "init.safetensors"):
         digest.update((recorded / name).read_bytes())
     return digest.hexdigest()

@@ -35,6 +35,7 @@ class KeptProgram:
         self, request: str, on_progress: Callable[[int, int], None] | None = None, **arguments: Any
     ) -> "Future[Any]":
         """Answers a request; the future raises `SideFailed` where that was not made when the program was recorded."""
+        # Done before it is returned: who asks a side waits for a future, and this one has nothing to wait for.
         answer: Future[Any] = Future()
         try:
             answer.set_result(
@@ -48,6 +49,7 @@ class KeptProgram:
 
     def _copy(self, arguments: dict[str, Any]) -> dict[str, Any]:
         wanted = Path(arguments["out"])
+        # A run is known by its place below the folder of all runs, which `record_like` has copied as it was.
         name = wanted.relative_to(self._out)
         if not (self._kept / name).is_dir():
             raise SideFailed(
@@ -55,5 +57,6 @@ class KeptProgram:
                 f"expected a run {name} of the recorded program, got none: it is not launched again. "
                 "Judge it by `parity replay TRACE -- COMMAND`.",
             )
+        # A copy, for who asked reads and writes in its own folder; what is kept can be judged again.
         shutil.copytree(self._kept / name, wanted, dirs_exist_ok=True)
         return {}

@@ -111,6 +111,7 @@ class LaunchedProgram:
     def _describe(self) -> dict[str, Any]:
         with self._launched("prepare", DESCRIBE, {}, 1, 0, None) as ranks:
             found = _read_all(ranks, DESCRIBED)
+            # Rank 0's stands for all: they run one program, and its weights are those that are recorded.
             first = next(each for each in found if not each["rank"])
             trace = merge(read_ranks(str(ranks)), str(ranks.parent / "merged"), True)
         if first["ranks"] not in (1, self._recorded.towers):
@@ -125,6 +126,7 @@ class LaunchedProgram:
         return {**first, "facts": facts}
 
     def _run(self, arguments: Mapping[str, Any], on_progress: Report | None) -> dict[str, Any]:
+        # Refused, not left out: an experiment that changed nothing would clear what it was to accuse.
         for name in NOT_OF_A_PROGRAM:
             if arguments.get(name):
                 self._refuse(f"run with {name}")
@@ -161,6 +163,8 @@ class LaunchedProgram:
             raise SideFailed(
                 TORCH_SIDE, "expected a program with one optimizer that trains, got several. Prove it by its parts."
             )
+        # The program counts its own steps, those that it skipped among them; the recording goes on from what it had
+        # made.
         feeds, begun = Trace(arguments["feeds"]), Trace(arguments["start"]).init()
         made = int(begun.read(GLOBAL_STEP)) if GLOBAL_STEP in begun else 0
         unobserved = {"metric", "eval", "ema", "act"}
@@ -174,12 +178,14 @@ class LaunchedProgram:
         writer = TraceWriter(arguments["out"], trace.producer, facts, trace.variables)
         writer.init(_all(trace.init()))
         for number in steps:
+            # Ranks number what they record from 0; the steps that are asked for follow one another.
             tensors = _all(trace.step(number - steps[0]))
             tensors = _with_clipped(tensors, combined) if self._recorded.clipped else _without_clipped(tensors)
             tensors = joined_towers(
                 {name: v for name, v in tensors.items() if quantity_of(name) not in {"feed", *alone}}
             )
             tensors[GLOBAL_STEP] = np.array(made + number - steps[0], np.int64)
+            # In the names of the reference: what the ranks saw is in the program's own, and may be in another layout.
             tensors.update(self._fed(feeds, number, asked["precision"]))
             writer.step(number, {name: value for name, value in tensors.items() if quantity_of(name) in keep})
         left = [each for rank in seen for each in rank["draws_left"]]
@@ -215,6 +221,7 @@ class LaunchedProgram:
         self, request: str, kind: str, arguments: dict[str, Any], steps: int, skip: int, report: Report | None
     ) -> Iterator[Path]:
         """Runs the command until its ranks hold all steps; gives the folder of what they left."""
+        # A folder for each, so that no launch reads what one before has left.
         self._launches += 1
         folder = (self._folder / "launches" / f"{self._launches:03d}-{request}").resolve()
         asked = ProgramRequest(str(folder / "ranks"), kind, steps, skip, arguments)
@@ -229,6 +236,7 @@ class LaunchedProgram:
                     TORCH_SIDE,
                     f"expected to start {self._command[0]}, got: {error.strerror}. Write a command that runs.",
                 ) from error
+            # Ended before the folder is given: what is read then changes no more.
             with contextlib.closing(program):
                 self._follow(program, request, asked, report)
         yield folder / "ranks"
@@ -296,6 +304,7 @@ class LaunchedProgram:
         )
 
     def _silent(self, program: Program, request: str) -> SideFailed:
+        # From here on the log has stacks, and what was printed before is none.
         start = self._log.stat().st_size
         for pid in filter(_prints_stacks, program.processes()):
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -358,6 +367,7 @@ def joined_towers(tensors: Mapping[str, Any]) -> Tensors:
 
 def _where_clipped(trace: Trace) -> str:
     """How clipping was seen: "clip" by a function of torch's, or "unseen"."""
+    # In any step: where no norm was above the limit, a step of a program that clips by hand shows nothing.
     seen = any(trace.step(number).names("clip") for number in trace.step_numbers)
     return "clip" if seen else "unseen"
 
