@@ -166,7 +166,14 @@ class Replayed(StandIn):
     @telling
     def replace_inputs(self, number: int, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns what a model is called with, with what was recorded and no loader or array has brought."""
-        return self._recorded().in_place_of_inputs(number, given) if self._trains() else given
+        if not self._trains():
+            return given
+        # What stands in is made of arrays itself.
+        paused, self._paused = self._paused, True
+        try:
+            return self._recorded().in_place_of_inputs(number, given)
+        finally:
+            self._paused = paused
 
     def _enter_step(self, number: int, sections: Sequence[Section]) -> None:
         """Loads the recorded state before a step, and has random functions give its recorded draws from here on."""

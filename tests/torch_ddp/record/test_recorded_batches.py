@@ -184,6 +184,9 @@ def test_what_came_by_no_loader_and_no_array_stands_in_where_the_model_is_called
     assert torch.equal(got["x"], torch.from_numpy(IMAGES).permute(0, 3, 1, 2)) and got["train"] is True
     # Called again in the same step it is given what the program has for it, and in the next one that step's.
     assert batches.in_place_of_inputs(0, given) is given
+    # Where it stands in at the call, no array of its shape does.
+    noise = torch.zeros(4, 3, 5, 6)
+    assert batches.in_place_of_array(noise) is noise
     batches.check(0)
     assert batches.in_place_of_inputs(1, given)["x"][0, 0, 0, 0] == 1
     assert batches.in_place_of_inputs(3, given) is given
