@@ -223,7 +223,11 @@ def _shadow(trace: Trace) -> tuple[Trace | None, str]:
         # A shadow that stopped early judges nothing: half a recording would pass unseen.
         if set(trace.step_numbers) <= set(shadow.step_numbers):
             return shadow, ""
-    reason = "the trace has no float64 shadow: make it with python -m tf_towers.shadow, where TensorFlow is"
+    of_torch = str(trace.producer.get("framework", "")).startswith("torch")
+    make = (
+        "record it again with --shadow" if of_torch else "make it with python -m tf_towers.shadow, where TensorFlow is"
+    )
+    reason = f"the trace has no float64 shadow: {make}"
     with contextlib.suppress(OSError, ValueError, KeyError):
         # A shadow that was refused leaves its reason beside the trace.
         told = read_json(str(Path(trace.directory) / SHADOW_FILE))

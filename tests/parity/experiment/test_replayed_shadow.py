@@ -9,8 +9,8 @@ from parity.experiment.replay.session import _shadow
 from parity.trace import Trace, TraceWriter
 
 
-def write(folder, steps):
-    writer = TraceWriter(folder, {"package": "test"})
+def write(folder, steps, framework=""):
+    writer = TraceWriter(folder, {"package": "test", "framework": framework})
     writer.init({})
     for number in steps:
         writer.step(number, {"loss/0": np.zeros(1)})
@@ -33,3 +33,8 @@ def test_why_there_is_no_shadow_is_told_as_it_was_written_down(tmp_path):
     trace = Trace(write(tmp_path, [0]))
     (tmp_path / "shadow.json").write_text(json.dumps({"made": False, "reason": "shadow: no such op"}))
     assert _shadow(trace) == (None, "shadow: no such op")
+
+
+def test_a_pytorch_program_is_recorded_again_for_its_shadow(tmp_path):
+    trace = Trace(write(tmp_path, [0], "torch 2.13.0"))
+    assert _shadow(trace) == (None, "the trace has no float64 shadow: record it again with --shadow")
