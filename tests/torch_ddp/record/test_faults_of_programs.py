@@ -30,24 +30,40 @@ def left_over(folder):
 @pytest.mark.parametrize(
     ("fault", "ranks", "options", "code", "message"),
     [
-        (
+        pytest.param(
             "exits",
             0,
             (),
             3,
             "3 steps in {out}; the program ended with code 3, so the trace says that it is not complete",
+            marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             "raises",
             2,
             (),
             1,
             "steps in {out}; the program ended with code 1, so the trace says that it is not complete",
+            marks=pytest.mark.slow,
         ),
-        ("killed", 2, (), 137, "steps in {out}; the program ended with code 137, so the trace says"),
+        pytest.param(
+            "killed",
+            2,
+            (),
+            137,
+            "steps in {out}; the program ended with code 137, so the trace says",
+            marks=pytest.mark.slow,
+        ),
         ("waits_for_killed", 2, ("--timeout", "4"), 2, "and rank 1 is gone. The program is ended."),
         ("hangs", 0, ("--timeout", "4"), 2, "expected another training step, got none for 4 s. The program is ended."),
-        ("evaluates", 2, (), 2, "expected a training step of every rank, got no optimizer's step"),
+        pytest.param(
+            "evaluates",
+            2,
+            (),
+            2,
+            "expected a training step of every rank, got no optimizer's step",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_program_that_breaks_off_leaves_no_whole_trace(fault, ranks, options, code, message, record, tmp_path):
@@ -66,7 +82,7 @@ def test_a_program_that_ends_by_os_exit_is_recorded_to_its_end(record):
     assert Trace(recorded.trace).step_numbers == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_a_recording_that_is_killed_takes_the_program_with_it(number, tmp_path):
     trace = tmp_path / "faulty.trace"
     own = [*command_of("faulty", 2), "hangs", "--out", str(tmp_path / "weights")]
