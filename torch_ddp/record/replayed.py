@@ -32,6 +32,7 @@ from parity.worker.program_request import ProgramRequest
 from parity.worker.protocol import describe_error
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.facts import describe_variables
+from torch_ddp.momenta import round_momenta
 from torch_ddp.record.facts import rank_and_world_size
 from torch_ddp.record.recorded_batches import RecordedBatches
 from torch_ddp.record.recorded_draws import INPUT, RecordedDraws, draws_in_order
@@ -41,7 +42,7 @@ from torch_ddp.record.widen import Widened, widen_module, widen_program
 from torch_ddp.step.forward_watch import ForwardWatch
 from torch_ddp.step.lazy_state import make_lazy_state
 from torch_ddp.step.learning_rate import take_recorded_rate
-from torch_ddp.step.optimizer import round_hyper_parameters, round_momenta
+from torch_ddp.step.optimizer import round_hyper_parameters
 from torch_ddp.step.trace_names import array
 from torch_ddp.step.training_state import TrainingState
 from torch_ddp.weights import named_statistics

@@ -29,6 +29,7 @@ from parity.worker.protocol import SideError
 from parity.worker.user_code import UserCode, call_as
 from torch_ddp.facts import describe_variables, facts, make_repeatable
 from torch_ddp.gather import ranks_agree
+from torch_ddp.momenta import round_momenta
 from torch_ddp.parallel import SyncBatchNorm, convert_syncbn_model
 from torch_ddp.process_group import Rank
 from torch_ddp.record.recorded_draws import with_recorded_draws
@@ -40,7 +41,7 @@ from torch_ddp.step.gradient_exchange import GradientObserver, cast_before_wrapp
 from torch_ddp.step.lazy_state import make_lazy_state
 from torch_ddp.step.mixed_precision import Mixed
 from torch_ddp.step.one_step import ObservedGradients, ToolStep
-from torch_ddp.step.optimizer import Part, make_optimizer, round_momenta
+from torch_ddp.step.optimizer import Part, make_optimizer
 from torch_ddp.step.optimizer import round_hyper_parameters as round_to_float32
 from torch_ddp.step.stepper import Stepper, WrappedPort
 from torch_ddp.step.trace_names import array

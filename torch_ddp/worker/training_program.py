@@ -15,13 +15,14 @@ from parity.worker.user_code import UserCode
 from torch_ddp import like_tf
 from torch_ddp.facts import describe_variables
 from torch_ddp.gather import ranks_agree
+from torch_ddp.momenta import round_momenta
 from torch_ddp.process_group import Rank
 from torch_ddp.record.recorded_draws import with_recorded_draws
 from torch_ddp.shard import shard
 from torch_ddp.step.gradient_exchange import GradientObserver
 from torch_ddp.step.lazy_state import make_lazy_state
 from torch_ddp.step.learning_rate import take_recorded_rate
-from torch_ddp.step.optimizer import round_hyper_parameters, round_momenta
+from torch_ddp.step.optimizer import round_hyper_parameters
 from torch_ddp.step.trace_names import array, named_gradients
 from torch_ddp.step.training_state import TrainingState
 from torch_ddp.worker.user_schedule import step_without_updates

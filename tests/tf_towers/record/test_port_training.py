@@ -38,7 +38,7 @@ AS_THE_SHADOW = """
 import port
 from parity.experiment.replay.script import parts_of as recorded_parts
 from parity.trace import Trace
-from torch_ddp.step.optimizer import round_momenta
+from torch_ddp.momenta import round_momenta
 from torch_ddp.record.recorded_draws import with_recorded_draws
 
 torch.set_default_dtype(torch.float64)
