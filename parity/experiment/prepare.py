@@ -5,15 +5,12 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from parity.case import Case, as_declared
 from parity.experiment.mapping.by_numbers import Ready, decide_by_numbers
 from parity.experiment.recording import Setup, SidePaths
 from parity.experiment.sides.tensorflow_side import ReferenceSide, TensorFlowSide
 from parity.experiment.sides.torch_side import TorchSide
 from parity.experiment.spec import Progress, silent
-from parity.judge.levels.function import Lockstep
 from parity.judge.port_values import Written, written_into, written_notes
 from parity.mapping import (
     Draft,
@@ -28,42 +25,8 @@ from parity.mapping import (
 )
 from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join, Renaming
-from parity.trace import Trace, parse_key, quantity_of, trace_name
+from parity.trace import Trace, quantity_of, trace_name
 from parity.worker.launch import Sides
-
-# How much farther the reference moves each moving statistic than the candidate does.
-
-
-def momentum_ratios(join: Join, traces: Lockstep) -> dict[str, float]:
-    """Returns by the candidate's name of a moving statistic how far the reference moves it in the first step, relative.
-
-    Graphs round a momentum to float32 in one of two ways: which, these ratios tell.
-
-    Args:
-      join: names and layouts.
-      traces: both sides' float64 runs, and the states before each step.
-    """
-    # In lockstep: both sides moved the statistic from the same state.
-    step = traces.reference64.step_numbers[0]
-    one_file, other_file, before = (
-        trace.step(step) for trace in (traces.reference64, traces.candidate64, traces.states)
-    )
-    ratios: dict[str, float] = {}
-    for text in one_file.names():
-        key = parse_key(text)
-        other = join.read(key, other_file) if key.quantity == "stat" and text in before else None
-        if other is None or other.shape != one_file.read(text).shape:
-            continue
-        start = np.asarray(before.read(text), np.float64)
-        # How far each has moved, flattened: least squares of one on the other gives the ratio.
-        theirs, ours = (np.ravel(value - start) for value in (one_file.read(text), other))
-        size = float(ours @ ours)
-        if size > 0.0:
-            ratios.update((parse_key(name).name, float(theirs @ ours) / size) for name in join.candidates(key))
-    return ratios
-
-
-# Gets both sides of a case ready: joins their names, and writes what they are fed and where they start.
 
 NO_MODE = (
     "inference was not judged, for the tower has no inference mode: write def tower(..., training=True), and return with "

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from parity.case import Case, as_declared
-from parity.experiment.prepare import momentum_ratios, prepare_both
+from parity.experiment.moved_statistics import moved_statistics
+from parity.experiment.prepare import prepare_both
 from parity.experiment.recording import Begun, Recorded, Setup, SidePaths
 from parity.experiment.rejudge.bless import leave_beside
 from parity.experiment.rejudge.rules import Rule, rules_of_case
@@ -159,7 +160,7 @@ class Recorder:
         self._candidate = self._candidate.rounded(
             self._out / "torch-rounded",
             rates=_rates(recorded.lockstep.reference64) if self._case.torch.scheduler else None,
-            momentum_ratios=momentum_ratios(recorded.join, recorded.lockstep),
+            moved_statistics=moved_statistics(recorded.join, recorded.lockstep),
         )
         self.again.playing = self.playing
         free = free_candidate(self.playing)

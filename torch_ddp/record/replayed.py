@@ -104,7 +104,7 @@ class Replayed(StandIn):
 
     Its arguments are those of a run of `torch_ddp.worker.rank.RankServer`: `feeds`, `start`, `follow`, `steps`,
     `recorded_counters`, `partly`, `perturbations`, `random_seed`; beside them `first`, the number of the recorded step that
-    is the program's first; `precision`; `rounded`, whether hyper-parameters are rounded to float32, with `momentum_ratios`
+    is the program's first; `precision`; `rounded`, whether hyper-parameters are rounded to float32, with `moved_statistics`
     as of `round_momenta`; `rates`, dict of step to recorded learning rate, taken where the program's own is off by float32's
     rounding only; `forward`, where the forward pass of a rank is wanted: its `tower`, with the number of a micro-batch
     behind a point, `gradients`, and `out`.
@@ -272,7 +272,7 @@ class Replayed(StandIn):
                 widen_module(model)
             if self._asked["rounded"]:
                 round_hyper_parameters(section.optimizer)
-                round_momenta(model, self._asked.get("momentum_ratios"))
+                round_momenta(model, self._asked.get("moved_statistics"))
             # What is not loaded begins as the program makes it, the first step of its optimizer included.
             if _has_slots(self._asked):
                 make_lazy_state(section.optimizer)

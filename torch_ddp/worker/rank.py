@@ -270,7 +270,7 @@ class RankServer:
         optimizer = self._optimizer(case, model, wrapper or model)
         if round_hyper_parameters:
             round_to_float32(optimizer)
-            round_momenta(model, case.get("momentum_ratios"))
+            round_momenta(model, case.get("moved_statistics"))
         half = Mixed(model, optimizer, **mixed) if mixed else None
         stepper = self._stepper(model, optimizer, case, half, round_hyper_parameters, wrapper)
         # What the optimizer itself puts into its slots, before anything is loaded: the smallest and the largest element.

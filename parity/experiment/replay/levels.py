@@ -12,7 +12,7 @@ from parity.diagnose.located.search import with_causes_at
 from parity.experiment.diagnosis import refine, with_experiments
 from parity.experiment.layers import locate_first, with_location
 from parity.experiment.levels import judge_single
-from parity.experiment.prepare import momentum_ratios
+from parity.experiment.moved_statistics import moved_statistics
 from parity.experiment.recording import Recorded
 from parity.experiment.rejudge.ill_conditioned import empty_notes, set_aside_rounding
 from parity.experiment.rejudge.non_differentiable import kink_notes
@@ -207,7 +207,7 @@ def _set_aside_rounding(script: Script, runs: Runs, function: Level) -> tuple[Ru
     own_optimizer = replayed.own_optimizer and not replayed.part.by_hand and not replayed.part.of_torch
 
     def again() -> tuple[Runs, Level]:
-        replayed.round_hyper_parameters(momentum_ratios(replayed.join, runs.lockstep))
+        replayed.round_hyper_parameters(moved_statistics(replayed.join, runs.lockstep))
         rounded = _record(script)
         return rounded, _decide(script, rounded)
 

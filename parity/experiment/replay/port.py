@@ -147,14 +147,16 @@ class ReplayedPort:
         """Whether the port brings its own."""
         return self.part.name in self._port.optimizers
 
-    def round_hyper_parameters(self, momentum_ratios: TableOf[str, float] = MappingProxyType({})) -> None:
+    def round_hyper_parameters(
+        self, moved_statistics: TableOf[str, tuple[float, float]] = MappingProxyType({})
+    ) -> None:
         """Builds everything anew, with the hyper-parameters of the port's own optimizer rounded to float32.
 
         Args:
-          momentum_ratios: how far the script moves each moving statistic, relative to the port.
+          moved_statistics: how the script moves each moving statistic beside the port.
         """
         self._round = True
-        self._case["momentum_ratios"] = dict(momentum_ratios)
+        self._case["moved_statistics"] = dict(moved_statistics)
         self.prepared = self._both()
 
     def run(self, precision: str) -> Trace:

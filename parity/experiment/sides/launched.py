@@ -340,7 +340,7 @@ def prepared_as(described: Mapping[str, Any], recorded: Recorded, arguments: Map
     asked = {
         "precision": arguments["precision"],
         "rounded": bool(arguments.get("round_hyper_parameters")),
-        "momentum_ratios": dict(arguments.get("case", {}).get("momentum_ratios") or {}),
+        "moved_statistics": dict(arguments.get("case", {}).get("moved_statistics") or {}),
         "rates": dict(recorded.rates),
     }
     return {

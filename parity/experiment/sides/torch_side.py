@@ -27,7 +27,8 @@ class TorchSide:
       round_hyper_parameters: whether its optimizer's are rounded to float32 first.
       rates: the reference's learning rates by step, which a port with a scheduler of its own takes where they differ from
         that one's by rounding only.
-      momentum_ratios: how far the reference moves each moving statistic, relative to the port, where momenta are rounded.
+      moved_statistics: how the reference moves each moving statistic beside the port, as of `moved_statistics`, where
+        momenta are rounded.
     """
 
     def __init__(
@@ -38,11 +39,11 @@ class TorchSide:
         tick: Progress,
         round_hyper_parameters: bool = False,
         rates: Mapping[int, float] | None = None,
-        momentum_ratios: Mapping[str, float] | None = None,
+        moved_statistics: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
         self._case, self._sides, self._side, self._out, self._tick = case, sides, sides.torch, out, tick
         self._round = round_hyper_parameters
-        self._momentum_ratios = dict(momentum_ratios or {})
+        self._moved_statistics = dict(moved_statistics or {})
         self._rates = {str(step): rate for step, rate in (rates or {}).items()}
         self._folders = [str(folder) for folder in case.folders]
         self._prepared: dict[str, Future[Any]] = {}
@@ -70,7 +71,7 @@ class TorchSide:
             "step": case.torch.step,
             "sync_batch_norm": self._sync_batch_norm,
             "recorded_rates": self._rates,
-            "momentum_ratios": self._momentum_ratios,
+            "moved_statistics": self._moved_statistics,
             "clips": (case.optimizer.clip.at or "combined") if case.optimizer and case.optimizer.clip else "",
             "watch": self._watched_as(),
             "update": self._around_the_update(),
@@ -98,21 +99,21 @@ class TorchSide:
     def playing(self, case: Case, out: Path) -> "TorchSide":
         """Returns a role like this one for another port of the same case; what this one has prepared is then forgotten."""
         role = TorchSide(case, self._sides, out, self._tick, self._round)
-        role._rates, role._momentum_ratios = self._rates, self._momentum_ratios
+        role._rates, role._moved_statistics = self._rates, self._moved_statistics
         role._told_as(self)
         return role
 
     def rounded(
-        self, out: Path, rates: Mapping[int, float] | None, momentum_ratios: Mapping[str, float] | None
+        self, out: Path, rates: Mapping[int, float] | None, moved_statistics: Mapping[str, tuple[float, float]] | None
     ) -> "TorchSide":
         """Returns a role like this one whose hyper-parameters are rounded to float32.
 
         Args:
           out: folder for its traces.
           rates: as of the class.
-          momentum_ratios: as of the class.
+          moved_statistics: as of the class.
         """
-        role = TorchSide(self._case, self._sides, out, self._tick, True, rates, momentum_ratios)
+        role = TorchSide(self._case, self._sides, out, self._tick, True, rates, moved_statistics)
         role._told_as(self)
         return role
 

@@ -124,6 +124,6 @@ def test_a_launch_has_a_folder_of_its_own_in_its_command(tmp_path):
 def test_a_launch_is_told_how_far_the_script_moves_statistics_where_numbers_are_rounded():
     described = {"facts": {}, "slots": [], "variables": [], "initial_slots": {}, "own_values": {}}
     ratios = {"norm.running_mean": 1.0000001}
-    asked = {"precision": "float64", "round_hyper_parameters": True, "case": {"momentum_ratios": ratios}}
+    asked = {"precision": "float64", "round_hyper_parameters": True, "case": {"moved_statistics": ratios}}
     known = json.loads(prepared_as(described, Recorded(0, 2, False, {"0": 0.1}), asked)["prepared"])
-    assert known == {"precision": "float64", "rounded": True, "momentum_ratios": ratios, "rates": {"0": 0.1}}
+    assert known == {"precision": "float64", "rounded": True, "moved_statistics": ratios, "rates": {"0": 0.1}}
