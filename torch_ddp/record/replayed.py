@@ -1,14 +1,11 @@
 """Has a program train on what was recorded of another: its state before each step, its batches, its draws."""
 
 import contextlib
-import faulthandler
 import functools
 import os
 import random
-import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,83 +17,33 @@ from parity.trace import (
     TensorFile,
     Trace,
     batch_input,
-    parse_key,
     perturb,
     perturbations_of,
-    quantity_of,
-    trace_name,
     write_forward,
     write_json,
 )
 from parity.worker.program_request import ProgramRequest
-from parity.worker.protocol import describe_error
-from torch_ddp.errors import TorchDdpError
-from torch_ddp.facts import describe_variables
 from torch_ddp.momenta import round_momenta
 from torch_ddp.record.facts import rank_and_world_size
+from torch_ddp.record.failures import report_to_parent, telling
 from torch_ddp.record.recorded_batches import RecordedBatches
 from torch_ddp.record.recorded_draws import INPUT, RecordedDraws, draws_in_order
 from torch_ddp.record.sections import Section
 from torch_ddp.record.stand_in import StandIn
+from torch_ddp.record.trained import joined, the_one
 from torch_ddp.record.widen import Widened, widen_module, widen_program
 from torch_ddp.step.forward_watch import ForwardWatch
 from torch_ddp.step.lazy_state import make_lazy_state
 from torch_ddp.step.learning_rate import take_recorded_rate
 from torch_ddp.step.optimizer import round_hyper_parameters
-from torch_ddp.step.trace_names import array
+from torch_ddp.step.trace_names import own_values
 from torch_ddp.step.training_state import TrainingState
-from torch_ddp.weights import named_statistics
 
-REFUSED_FILE = "refused-{}.json"
 SEEN_FILE = "seen-{}.json"
-DESCRIBED_FILE = "described-{}.json"
-MOST_OWN_VALUES = 4096  # elements of a buffer or constant that are told one by one, as of `torch_ddp.worker.rank`
 CAST_DTYPES = ("float32", "float64")
 TENSOR_MAKERS = ("from_numpy", "as_tensor", "tensor")  # of torch: how programs without loaders make batches of arrays
 
 State = dict[str, np.ndarray]
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def telling(method: F) -> F:
-    """Has the parent know at once of whatever a method raises: the other ranks would wait for this one until it gives up."""
-
-    @functools.wraps(method)
-    def reporting(self: StandIn, *arguments: Any) -> Any:
-        try:
-            return method(self, *arguments)
-        except Exception as error:
-            leave_error(self.request, error)
-            raise
-
-    return reporting  # type: ignore[return-value]
-
-
-def leave_error(request: ProgramRequest, error: BaseException) -> None:
-    """Leaves an error for the parent, unless this process has left one that it follows from."""
-    path = os.path.join(request.ranks, REFUSED_FILE.format(os.getpid()))
-    # The first is the cause: a hook that raises ends the process by the same exception, or by one that follows from it.
-    if not os.path.exists(path):
-        write_json(path, describe_error(error))
-
-
-def report_to_parent(request: ProgramRequest) -> None:
-    """Has the parent know of an exception that ends this process, and print where it is when it gets SIGUSR1.
-
-    What a launcher prints of an exception may be its own end alone.
-    """
-    # In C, without waiting for the interpreter: a rank that waits in a collective never comes back to Python.
-    if hasattr(signal, "SIGUSR1"):
-        faulthandler.register(signal.SIGUSR1, all_threads=True)
-    before = sys.excepthook
-
-    def leave(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
-        # KeyboardInterrupt and the SystemExit of `ending` are no failures.
-        if issubclass(kind, Exception):
-            leave_error(request, error)
-        before(kind, error, traceback)
-
-    sys.excepthook = leave
 
 
 class Replayed(StandIn):
@@ -380,85 +327,6 @@ class Replayed(StandIn):
         if replaced is not tensor:
             self._enter_with_batch()
         return replaced
-
-
-class Described(StandIn):
-    """Tells the parent what a program trains, before it has begun, and lets it go on as it is.
-
-    Args:
-      request: that the program runs under.
-    """
-
-    def __init__(self, request: ProgramRequest) -> None:
-        super().__init__(request)
-        report_to_parent(request)
-
-    @telling
-    def before_forward(self, number: int, sections: Sequence[Section]) -> None:
-        """Leaves the description of this rank."""
-        if number:
-            return
-        section = the_one(sections)
-        model = joined(section.models)
-        own = own_values(model)
-        trained = {trace_name("var", name) for name, value in model.named_parameters() if value.requires_grad}
-        make_lazy_state(section.optimizer)
-        state = TrainingState(model, section.optimizer)
-        slots = {name: value for name, value in state.read().items() if quantity_of(name) == "slot" and value.size}
-        described = {
-            "rank": rank_and_world_size()[0],
-            "ranks": rank_and_world_size()[1],
-            # As pairs: JSON is written with sorted keys, and names are joined by the order in which the model has them.
-            "variables": list(describe_variables(model).items()),
-            "slots": sorted({parse_key(name).slot for name in slots}),
-            "initial_slots": {name: [float(value.min()), float(value.max())] for name, value in slots.items()},
-            "own_values": {
-                name: value.reshape(-1).tolist()
-                for name, value in own.items()
-                if name not in trained and value.size <= MOST_OWN_VALUES
-            },
-        }
-        write_json(os.path.join(self.request.ranks, DESCRIBED_FILE.format(os.getpid())), described)
-
-
-class Together(nn.Module):
-    """The modules that one optimizer trains as one, under the names that a recording has for them.
-
-    Args:
-      models: dict of prefix, "encoder." for one, to module.
-    """
-
-    def __init__(self, models: Mapping[str, nn.Module]) -> None:
-        super().__init__()
-        for prefix, model in models.items():
-            self._modules[prefix.rstrip(".")] = model
-
-
-def joined(models: Mapping[str, nn.Module]) -> nn.Module:
-    """Returns the one module that is trained, or all of them in one."""
-    return models[""] if list(models) == [""] else Together(models)
-
-
-def the_one(sections: Sequence[Section]) -> Section:
-    """Returns the only optimizer of a program.
-
-    Raises:
-      TorchDdpError: it has several, or it trains no module.
-    """
-    if len(sections) == 1 and sections[0].models:
-        return sections[0]
-    got = f"{len(sections)} of them" if len(sections) != 1 else "one whose parameters are of no module"
-    raise TorchDdpError(
-        f"replay: expected a program with one optimizer over a module's parameters, got {got}. "
-        "Prove such a port by its parts: `parity replay --torch --loss --step`."
-    )
-
-
-def own_values(model: nn.Module) -> State:
-    """Returns copies of weights and statistics by trace name."""
-    own = {trace_name("stat", name): array(value) for name, value in named_statistics(model).items()}
-    own.update((trace_name("var", name), array(value)) for name, value in model.named_parameters())
-    return own
 
 
 def _has_slots(asked: Mapping[str, Any]) -> bool:

@@ -72,7 +72,7 @@ class StandIn:
 # "module:class", imported when asked for: what replays needs more of torch_ddp than what observes.
 STAND_INS = {
     RECORD: f"{__name__}:StandIn",
-    DESCRIBE: "torch_ddp.record.replayed:Described",
+    DESCRIBE: "torch_ddp.record.described:Described",
     REPLAY: "torch_ddp.record.replayed:Replayed",
 }
 

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from parity.trace import ROW_INDICES, ROW_VALUES, Quantity, parse_key, quantity_of, trace_name
 from torch_ddp.step.backward import Part
+from torch_ddp.weights import named_statistics
+
+MOST_OWN_VALUES = 4096  # elements of a buffer or constant that are told one by one
 
 
 def own_of(parts: list[Part]) -> dict[str, np.ndarray]:
@@ -54,6 +57,28 @@ def merged(towers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         # In its own dtype: a mean of float32 numbers is float32 in the graph as well.
         found[trace_name("metric", name)] = np.mean(values, axis=0, dtype=values[0].dtype)
     return found
+
+
+def own_values(model: nn.Module) -> dict[str, np.ndarray]:
+    """Returns copies of a model's statistics and weights under the names of a trace."""
+    own = {trace_name("stat", name): array(value) for name, value in named_statistics(model).items()}
+    own.update((trace_name("var", name), array(value)) for name, value in model.named_parameters())
+    return own
+
+
+def told_values(model: nn.Module, own: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
+    """Returns the elements of a model's small buffers and frozen parameters, which are told one by one.
+
+    Args:
+      model: what trains of it is left out, for that starts where the reference's does.
+      own: as of `own_values`.
+    """
+    trained = {trace_name("var", name) for name, value in model.named_parameters() if value.requires_grad}
+    return {
+        name: value.reshape(-1).tolist()
+        for name, value in own.items()
+        if name not in trained and value.size <= MOST_OWN_VALUES
+    }
 
 
 def array(tensor: Tensor) -> np.ndarray:

@@ -22,7 +22,6 @@ from parity.trace import (
     perturbations_of,
     quantity_of,
     select,
-    trace_name,
     write_forward,
 )
 from parity.worker.protocol import SideError
@@ -44,11 +43,11 @@ from torch_ddp.step.one_step import ObservedGradients, ToolStep
 from torch_ddp.step.optimizer import Part, make_optimizer
 from torch_ddp.step.optimizer import round_hyper_parameters as round_to_float32
 from torch_ddp.step.stepper import Stepper, WrappedPort
-from torch_ddp.step.trace_names import array
+from torch_ddp.step.trace_names import own_values, told_values
 from torch_ddp.step.training_state import TrainingState
 from torch_ddp.step.update import Update
 from torch_ddp.step.user_calls import call_optimizer
-from torch_ddp.weights import named_statistics, unregistered
+from torch_ddp.weights import unregistered
 from torch_ddp.worker.replay_optimizer import recorded_optimizer, train_only
 from torch_ddp.worker.rounding_noise import RoundingNoise
 from torch_ddp.worker.training_program import TrainingProgram
@@ -60,7 +59,6 @@ CAST_DTYPES = ("float32", "float64")
 BROUGHT_BY_THE_PORT = ("scheduler", "step", "sync_batch_norm", "bucket_cap_mb")
 ARGUMENTS_OF_A_BUILD = ("case", "folders", "precision", "round_hyper_parameters", "mixed")
 
-MOST_OWN_VALUES = 4096  # elements of a buffer or constant that are told one by one
 # What is kept of a port: its stepper, facts, what its optimizer puts into its slots, its own buffers and frozen parameters.
 Built = tuple[Stepper, dict[str, Any], dict[str, list[float]], dict[str, np.ndarray]]
 
@@ -106,7 +104,7 @@ class RankServer:
             "variables": describe_variables(stepper.model),
             "prepared": key,
             "initial_slots": fresh,
-            "own_values": {name: value.reshape(-1).tolist() for name, value in _told(stepper.model, own).items()},
+            "own_values": told_values(stepper.model, own),
         }
 
     def run(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
@@ -279,9 +277,7 @@ class RankServer:
         }
         known = facts(stepper, self._rank, case["combine"], self._backend, precision)
         brought = {name: case[name] for name in BROUGHT_BY_THE_PORT if case.get(name)}
-        own = {trace_name("stat", name): array(value) for name, value in named_statistics(stepper.model).items()}
-        own.update((trace_name("var", name), array(value)) for name, value in stepper.model.named_parameters())
-        return stepper, {**known, **brought, **(mixed or {})}, fresh, own
+        return stepper, {**known, **brought, **(mixed or {})}, fresh, own_values(stepper.model)
 
     def _optimizer(
         self, case: dict[str, Any], model: torch.nn.Module, wrapped: torch.nn.Module
@@ -376,12 +372,6 @@ def _batch_norm(model: torch.nn.Module, over_all_ranks: bool | None) -> torch.nn
 def _kept(own: dict[str, np.ndarray], start: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     # What the port has and the reference has not begins every run as the port made it, and then is left alone.
     return {name: value for name, value in own.items() if name not in start}
-
-
-def _told(model: torch.nn.Module, own: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    # Of buffers and of parameters that are frozen: what trains starts where the reference's does.
-    trained = {trace_name("var", name) for name, value in model.named_parameters() if value.requires_grad}
-    return {name: value for name, value in own.items() if value.size <= MOST_OWN_VALUES and name not in trained}
 
 
 def _seed(number: int) -> None:

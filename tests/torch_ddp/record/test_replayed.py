@@ -10,7 +10,9 @@ import torch
 from parity.mapping.states import write_init, write_states
 from parity.worker.program_request import DESCRIBE, REPLAY, ProgramRequest
 from torch_ddp.errors import TorchDdpError
-from torch_ddp.record.replayed import Described, Replayed, report_to_parent
+from torch_ddp.record.described import Described
+from torch_ddp.record.failures import report_to_parent
+from torch_ddp.record.replayed import Replayed
 from torch_ddp.record.sections import Section
 
 WEIGHT = np.array([[1.0, 2.0]], np.float32)

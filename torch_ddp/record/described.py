@@ -1,0 +1,51 @@
+"""Tells what a program trains, and lets it go on as it is."""
+
+import os
+from collections.abc import Sequence
+
+from parity.trace import parse_key, quantity_of, write_json
+from parity.worker.program_request import ProgramRequest
+from torch_ddp.facts import describe_variables
+from torch_ddp.record.facts import rank_and_world_size
+from torch_ddp.record.failures import report_to_parent, telling
+from torch_ddp.record.sections import Section
+from torch_ddp.record.stand_in import StandIn
+from torch_ddp.record.trained import joined, the_one
+from torch_ddp.step.lazy_state import make_lazy_state
+from torch_ddp.step.trace_names import own_values, told_values
+from torch_ddp.step.training_state import TrainingState
+
+DESCRIBED_FILE = "described-{}.json"
+
+
+class Described(StandIn):
+    """Tells the parent what a program trains, before it has begun, and lets it go on as it is.
+
+    Args:
+      request: that the program runs under.
+    """
+
+    def __init__(self, request: ProgramRequest) -> None:
+        super().__init__(request)
+        report_to_parent(request)
+
+    @telling
+    def before_forward(self, number: int, sections: Sequence[Section]) -> None:
+        """Leaves the description of this rank."""
+        if number:
+            return
+        section = the_one(sections)
+        model = joined(section.models)
+        make_lazy_state(section.optimizer)
+        state = TrainingState(model, section.optimizer)
+        slots = {name: value for name, value in state.read().items() if quantity_of(name) == "slot" and value.size}
+        described = {
+            "rank": rank_and_world_size()[0],
+            "ranks": rank_and_world_size()[1],
+            # As pairs: JSON is written with sorted keys, and names are joined by the order in which the model has them.
+            "variables": list(describe_variables(model).items()),
+            "slots": sorted({parse_key(name).slot for name in slots}),
+            "initial_slots": {name: [float(value.min()), float(value.max())] for name, value in slots.items()},
+            "own_values": told_values(model, own_values(model)),
+        }
+        write_json(os.path.join(self.request.ranks, DESCRIBED_FILE.format(os.getpid())), described)
