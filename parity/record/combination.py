@@ -12,6 +12,7 @@ from parity.trace.arrays import Array, Tensors
 SAME_COMBINATION = 1e-3
 # bfloat16 rounds by 2^-9 at most, and a mean of a few values that are rounded by less than twice that.
 ROUNDED_COMBINATION = 1e-2
+ONE_FACTOR = 1e-6  # as far as float32's rounding leaves two gradients from one multiple of each other
 IN_HALF_PRECISION = 1e-5  # float32 adds up some ranks to 1e-7, float16 rounds by 3e-4 on average
 
 
@@ -93,6 +94,33 @@ def same_before_clipping(ranks: Sequence[Mapping[str, Any]]) -> bool:
     """Whether what the ranks had before it was changed is as equal among them as what their optimizers were given."""
     before, given = ([select(each, quantity) for each in ranks] for quantity in ("grad", "clip"))
     return _equal(before) or not _equal(given)
+
+
+def scaled_behind(tensors: Tensors, passes: int) -> float:
+    """Returns the number by which a program multiplies all gradients behind their combination; 0.0 where it clips them.
+
+    Clipping by a norm multiplies by one number too: one that is at most 1, and that no count of the program's gives.
+
+    Args:
+      tensors: of one section, all ranks.
+      passes: number of backward passes of a step.
+    """
+    texts = [text for text in select(tensors, "clip") if not text.endswith(ROW_INDICES)]
+    before, given = (
+        [np.asarray(tensors[name], np.float64).ravel() for name in names]
+        for names in ([_of(text, "grad") for text in texts], texts)
+    )
+    if not texts or any(one.shape != other.shape for one, other in zip(before, given, strict=True)):
+        return 0.0
+    one, other = np.concatenate(before), np.concatenate(given)
+    square = float(one @ one)
+    factor = float(one @ other) / square if square else 0.0
+    # Not finite, or not one number for all: neither is below the limit.
+    if not float(np.linalg.norm(other - factor * one)) <= ONE_FACTOR * abs(factor) * float(np.sqrt(square)):
+        return 0.0
+    ranks = len({parse_key(text).tower.partition(".")[0] for text in select(tensors, "tower_grad")})
+    counted = any(abs(factor * count - 1) <= ONE_FACTOR for count in (1, passes, ranks, passes * ranks))
+    return factor if counted or factor > 1 else 0.0
 
 
 def _equal(ranks: Sequence[Mapping[str, Any]]) -> bool:

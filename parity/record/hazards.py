@@ -191,10 +191,14 @@ def _always_reduced(seen: Seen) -> Iterator[Hazard]:
     passes = len(select(seen.ranks[0], "loss"))
     # An option of DistributedDataParallel and of no other wrapper that is followed: who reduces by hand chooses when.
     wrapped = any("broadcast_buffers" in each for each in seen.facts[0].get("wrappers", ()))
-    if seen.world_size > 1 and passes > 1 and wrapped and not seen.facts[0].get("passes", {}).get("no_sync"):
+    counts = seen.facts[0].get("passes", {})
+    if seen.world_size > 1 and passes > 1 and wrapped and not counts.get("no_sync"):
+        late = (
+            " though some are in no_sync, for their forward passes were not" if counts.get("no_sync_too_late") else ""
+        )
         yield Hazard(
             "accumulation_without_no_sync",
-            f"each of the {passes} backward passes of step {seen.number} reduces all gradients",
+            f"each of the {passes} backward passes of step {seen.number} reduces all gradients{late}",
             "The result is the same as with no_sync before the last, at that many times its communication.",
         )
 

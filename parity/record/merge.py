@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from parity.record.combination import Combination, combination_of, same_before_clipping, settle_clipping
+from parity.record.combination import Combination, combination_of, same_before_clipping, scaled_behind, settle_clipping
 from parity.record.hazards import Hazard, Seen, hazards_of
 from parity.trace import SHADOW_FORWARD, Trace, TraceWriter, parse_key, quantity_of, section_of, section_prefix, select
 from parity.trace.arrays import Tensors
@@ -104,6 +104,7 @@ class Merging:
         self.disagreed: list[int] = []
         self.passes: dict[str, int] = {}
         self._clipping: dict[str, str] = {}
+        self._scaled: dict[str, float] = {}
 
     def init(self) -> Tensors:
         """Returns the state before the first step."""
@@ -135,7 +136,13 @@ class Merging:
             merged.update((section_prefix(section) + name, value) for name, value in settled.items())
             self.passes.setdefault(section, _passes(own[0]))
             if select(settled, "clip", "tower_clip"):
-                self._clipping[section] = f"{'before' if combination.clipped_first else 'after'} combining"
+                # What was clipped by a function of torch's was clipped, whatever the numbers are.
+                called = select(of_all, "tower_clip")
+                factor = 0.0 if called else scaled_behind(settled, self.passes[section])
+                if factor:
+                    self._scaled.setdefault(section, factor)
+                else:
+                    self._clipping[section] = f"{'before' if combination.clipped_first else 'after'} combining"
             self._keep(hazards_of(Seen(number, section, self._ranks.facts, own, digests, combination)))
         # Not statistics: each rank's batch norm has its own, by default, and `statistics_differ` says so.
         shared = [{name: each for name, each in own.items() if quantity_of(name) in ("var", "slot")} for own in digests]
@@ -155,6 +162,7 @@ class Merging:
                 "towers": ranks,
                 "backward_passes": self.passes.get(name, 1),
                 "clipping": self._clipping.get(name, ""),
+                "scaled": self._scaled.get(name, 1.0),
             }
             if len(set(combination.of.values())) > 1:
                 sections[name]["combinations"] = combination.of

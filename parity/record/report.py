@@ -1,10 +1,12 @@
 """Says on stderr what is recorded of a program: the plan with the first step, hazards and what is missing at the end."""
 
+import math
 import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from parity.record.combination import ONE_FACTOR
 from parity.record.merge import Merging, Ranks
 from parity.trace import Trace
 
@@ -103,6 +105,8 @@ def _update(section: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     if section["backward_passes"] > 1:
         held = ", no_sync before the last" if facts["passes"].get("no_sync") else ""
         parts.append(f"of {section['backward_passes']} backward passes each{held}")
+    if not math.isclose(section.get("scaled", 1.0), 1.0, rel_tol=ONE_FACTOR):
+        parts.append(f"multiplied by {section['scaled']:.4g} after that")
     if section["clipping"]:
         parts.append("clipped" + (f" {section['clipping']}" if facts["ranks"] > 1 else ""))
     schedules = ", ".join(dict.fromkeys(each["name"] for each in facts["schedules"]))

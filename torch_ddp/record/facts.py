@@ -72,8 +72,7 @@ class Observed:
     def before_forward(self, module: nn.Module, families: Iterable[Any]) -> None:
         """Takes a forward pass with gradients, and which module of those around a model was called."""
         # In its forward a wrapper decides whether the backward pass will reduce.
-        wrapped = [each for each in self.wrappers if isinstance(each, DistributedDataParallel)]
-        self._held = bool(wrapped) and not all(each.require_backward_grad_sync for each in wrapped)
+        self._held = self._in_no_sync()
         around = [each for each in self.wrappers if each is not module and bare(each) is bare(module)]
         passed = [each for each in around if not _is_inside(each, module)]
         # Programs also call `wrapper.forward`, where no hook of the wrapper's is called.
@@ -89,6 +88,12 @@ class Observed:
         """Takes a backward pass."""
         # As it was in the forward pass: the block of no_sync may be left by now, and DDP still does not reduce.
         self._passes["no_sync" if self._held else "sync"] += 1
+        if not self._held and self._in_no_sync():
+            self._passes["no_sync_too_late"] += 1
+
+    def _in_no_sync(self) -> bool:
+        wrapped = [each for each in self.wrappers if isinstance(each, DistributedDataParallel)]
+        return not all(each.require_backward_grad_sync for each in wrapped)
 
     def epoch_begins(self, loader: Any) -> "Epoch | None":
         """Takes an iteration of a loader; returns it where the loader's sampler counts epochs."""

@@ -81,8 +81,9 @@ def _wrap(
 
 
 def _wrap_compile(recorder: Recorder) -> None:
-    def compiled(result: Any, *_: Any, **__: Any) -> None:
-        if isinstance(result, nn.Module):
+    def compiled(result: Any, model: Any = None, *_: Any, **__: Any) -> None:
+        # Where compilation is switched off, it gives the model itself back.
+        if isinstance(result, nn.Module) and result is not model:
             recorder.module_made(result)
 
     _wrap(torch, "compile", after=compiled)

@@ -16,6 +16,7 @@ def test_the_page_lists_every_hazard_of_a_program():
         "broadcast_buffers",
         "find_unused_parameters",
         "of_no_model",
+        "no_sync_too_late",
         "tower_grad",
     }
     page = PAGE.read_text("utf-8")

@@ -111,6 +111,25 @@ def test_gradients_that_became_one_behind_the_backward_pass_are_not_taken_for_cl
     assert trace.step(0).names("clip") == []
 
 
+ONE_OF_TWO = {"weight": MEAN["weight"], "bias": 0.5 * MEAN["bias"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "scale", "clipping"),
+    [
+        (scaled(MEAN, 0.5), 0.5, ""),
+        (scaled(MEAN, 2.0), 2.0, ""),
+        ({"weight": MEAN["weight"]}, 1.0, ""),
+        (scaled(MEAN, 0.37), 1.0, "after combining"),
+        (ONE_OF_TWO, 1.0, "after combining"),
+    ],
+    ids=["by_ranks", "enlarged", "one_dropped", "by_its_norm", "one_of_two"],
+)
+def test_a_number_that_multiplies_combined_gradients_is_told_from_clipping(tmp_path, given, scale, clipping):
+    facts = merged(tmp_path, both(given=[given] * 2)).facts
+    assert (round(facts["scaled"], 6), facts["clipping"]) == (scale, clipping)
+
+
 def merged(tmp_path, *steps, facts=({}, {}), whole=True):
     return merge(leave_ranks(tmp_path / "ranks", steps, facts), str(tmp_path / "out"), whole)
 
@@ -199,6 +218,14 @@ def test_accumulation_that_reduces_in_every_pass_is_named(tmp_path):
     for passes, expected in (({"sync": 4}, {"accumulation_without_no_sync"}), ({"sync": 2, "no_sync": 2}, set())):
         own = {**wrapped, "passes": passes}
         assert set(hazards(merged(tmp_path / str(len(passes)), step, facts=(own, own)))) == expected
+
+
+def test_no_sync_that_leaves_the_forward_pass_out_is_named(tmp_path):
+    wrapped = {"wrappers": [{"name": "DistributedDataParallel", "model": "Net", "broadcast_buffers": True}]}
+    step = [{**tensors, f"loss/{rank}.1": np.array(1.0)} for rank, tensors in enumerate(both())]
+    own = {**wrapped, "passes": {"sync": 4, "no_sync_too_late": 2}}
+    evidence = hazards(merged(tmp_path, step, facts=(own, own)))["accumulation_without_no_sync"]
+    assert evidence.endswith("though some are in no_sync, for their forward passes were not")
 
 
 def test_a_rank_that_did_not_end_well_leaves_no_trace_that_looks_whole(tmp_path):

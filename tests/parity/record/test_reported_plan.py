@@ -25,6 +25,14 @@ def test_the_plan_is_printed_once_with_the_first_step(tmp_path, capsys):
     ]
 
 
+def test_the_plan_says_by_what_combined_gradients_are_multiplied(tmp_path, capsys):
+    halves = {name: value / 2 for name, value in mean(LOCAL).items()}
+    step = [tensors_of(rank, LOCAL[rank], mean(LOCAL), given=halves) for rank in range(2)]
+    Report(1).progress(leave_ranks(tmp_path / "ranks", [step], (FACTS, FACTS)))
+    said = "gradients averaged by the hook bf16_compress_hook, multiplied by 0.5 after that, applied by SGD with StepLR"
+    assert capsys.readouterr().err.splitlines()[1] == f"record: optimizer: {said}"
+
+
 def test_at_the_end_it_says_what_there_is_and_each_hazard(tmp_path, capsys):
     lone = [tensors_of(rank, LOCAL[rank], LOCAL[rank]) for rank in range(2)]
     ranks = leave_ranks(tmp_path / "ranks", [STEP, lone], (FACTS, {**FACTS, "closed": False}))
