@@ -50,6 +50,7 @@ def test_threads_buckets_memory_format_and_mkldnn_are_facts_and_change_no_verdic
     assert [result.candidate[name] for name in names] == [2, 0.001, True, False]
 
 
+@pytest.mark.slow
 def test_of_one_thread_and_torchs_own_buckets_nothing_is_said(convnet, tf2_sides):
     result = run_case(convnet({}, {"model": "model_torch:plain"}), tf2_sides, levels=("function",))
     assert (result.reference["threads"], result.candidate["threads"]) == (1, 1)

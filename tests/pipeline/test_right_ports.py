@@ -59,23 +59,15 @@ PROCESSORS = {
     "avx512": {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
 }
 NEEDED = {"sse": set(), "avx2": {"avx2", "fma"}, "avx512": {"avx512f", "avx512vl", "avx512bw", "avx512dq", "fma"}}
-SAMPLE = {("digits_convnet", "sse", "off", "2")}
 NETS = ("digits_mlp", "digits_convnet", "image_lrn", "text_lstm", "video_moe")
 
 
 def _everywhere():
     rows = list(itertools.product(PROCESSORS, ("off", "on"), NETS, ("1", "2")))
-    sample = {
-        place
-        for place, (processor, onednn, net, threads) in enumerate(rows)
-        if (net, processor, onednn, threads) in SAMPLE
-    }
     # Each pair of them: what instructions round otherwise, each net shows on each processor.
-    for place in sorted(covering(rows, 2, sample)):
+    for place in sorted(covering(rows, 2)):
         processor, onednn, net, threads = rows[place]
-        in_sample = place in sample
-        name = f"{processor}-onednn_{onednn}-{net}-threads_{threads}"
-        yield pytest.param((processor, onednn), net, threads, marks=() if in_sample else pytest.mark.slow, id=name)
+        yield pytest.param((processor, onednn), net, threads, id=f"{processor}-onednn_{onednn}-{net}-threads_{threads}")
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +84,7 @@ def sides_on(request):
             yield sides, {"sse": "DEFAULT"}.get(processor, processor.upper()), str(int(onednn == "on"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sides_on", "net", "threads"), list(_everywhere()), indirect=["sides_on"])
 def test_a_right_port_that_ties_is_the_same_on_every_processor(variation, sides_on, net, threads, tmp_path):
     sides, capability, onednn = sides_on

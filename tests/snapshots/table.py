@@ -46,7 +46,6 @@ TABLE = {
             Edit("square/model_torch.py", ".mean()", ".sum()"),
             "run square --golden square/golden --verbose",
         ),
-        fast=True,
     ),
     "compared": Row(
         "tests/legacy_scripts",

@@ -75,6 +75,7 @@ def draws_of(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_test_draws_the_same_in_any_order_and_alone_and_no_two_tests_do(draws_of):
     names = ["test_one[1]", "test_one[2]", "test_two", "test_three"]
     forth, back, alone = draws_of(*names), draws_of(*reversed(names)), draws_of("test_three")

@@ -1,5 +1,6 @@
 """An experiment that the port does not take, on real processes that fail together: the run, and the next one, go on."""
 
+import pytest
 from support.tiny_case import write_case
 
 from parity.case import load_case
@@ -18,6 +19,7 @@ NORM = (
 )
 
 
+@pytest.mark.slow
 def test_a_run_and_the_next_one_go_on_after_an_experiment_that_the_port_does_not_take(tmp_path, monkeypatch):
     monkeypatch.delenv("PARITY_TF_PYTHON", raising=False)
     folder = write_case(tmp_path / "right", tf=NORMALISED, torch=NORM)

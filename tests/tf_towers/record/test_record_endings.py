@@ -106,6 +106,7 @@ def test_a_script_that_trains_nothing_is_told_what_was_seen(tf_python, tmp_path)
     assert not done.out.exists()
 
 
+@pytest.mark.slow
 def test_a_script_that_swallows_everything_is_ended_all_the_same(this_python, tmp_path):
     script = tmp_path / "stubborn.py"
     script.write_text(

@@ -43,6 +43,7 @@ def finish(*processes: subprocess.Popen) -> list[tuple[int, str]]:
             end_tree(process)
 
 
+@pytest.mark.slow
 def test_python_alone_starts_the_ranks_of_one_machine(tmp_path):
     [(status, log)] = finish(started([sys.executable, SCRIPT, tmp_path, "--gpus", 2]))
     assert status == 0, log

@@ -41,6 +41,7 @@ for number, reduce in enumerate(["mean", "ordered_sum"]):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc, which names threads: run on Linux")
 def test_no_thread_of_gloo_outlives_its_group(tmp_path):
     done = subprocess.run(

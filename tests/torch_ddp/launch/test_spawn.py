@@ -34,6 +34,7 @@ def test_a_killed_rank_is_named_and_the_others_are_ended(tmp_path):
     assert not any(alive(pid) for pid in pids(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_stopped_rank_is_ended_and_the_one_that_timed_out_is_reported(tmp_path):
     with pytest.raises(ProcessRaisedException, match=r"(?i)timed out") as error:
         spawn(fail_on, 2, 1, "stop", str(tmp_path), timeout=5.0)

@@ -55,7 +55,14 @@ def left_over(folder):
             marks=pytest.mark.slow,
         ),
         ("waits_for_killed", 2, ("--timeout", "4"), 2, "and rank 1 is gone. The program is ended."),
-        ("hangs", 0, ("--timeout", "4"), 2, "expected another training step, got none for 4 s. The program is ended."),
+        pytest.param(
+            "hangs",
+            0,
+            ("--timeout", "4"),
+            2,
+            "expected another training step, got none for 4 s. The program is ended.",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "evaluates",
             2,
@@ -76,6 +83,7 @@ def test_a_program_that_breaks_off_leaves_no_whole_trace(fault, ranks, options, 
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_by_os_exit_is_recorded_to_its_end(record):
     recorded = record("faulty", "hard_exit", ranks=2)
     assert recorded.code == 0, recorded.errors

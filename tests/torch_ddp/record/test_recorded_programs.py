@@ -57,6 +57,7 @@ def test_recording_changes_no_bit_and_says_what_the_program_does(kind, combine, 
     assert has_averages == {kind in ("averaged", "ema")}
 
 
+@pytest.mark.slow
 def test_a_program_of_one_process_is_recorded_as_it_is(record, bare):
     recorded = record("kinds", "plain", ranks=0)
     assert recorded.code == 0, recorded.errors

@@ -28,6 +28,7 @@ def test_stopped_on_two_nodes_and_gone_on_by_torchrun_it_trains_the_same_to_the_
     assert result(out) == {**result(uninterrupted), "begun_at": HALFWAY}
 
 
+@pytest.mark.slow
 def test_it_leaves_its_result_and_its_checkpoints(uninterrupted):
     found = result(uninterrupted)
     assert (found["updates"], found["begun_at"], found["restarts"]) == (STEPS, 0, 0)

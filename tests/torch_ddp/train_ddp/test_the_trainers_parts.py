@@ -168,6 +168,7 @@ def test_digits_are_cut_into_some_to_train_on_and_some_held_out(modules):
     assert 0.0 <= float(images.min()) < float(images.max()) <= 1.0
 
 
+@pytest.mark.slow
 def test_a_resume_with_overridden_options_trains_with_the_new_ones(modules, tmp_path):
     assembly = importlib.import_module("assembly")
     alone = Rank(0, 0, 1)

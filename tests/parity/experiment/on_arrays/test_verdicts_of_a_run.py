@@ -36,6 +36,7 @@ def test_a_bug_is_found_where_it_is_and_named(tmp_path, port, first, cause):
     assert result.levels["float32"].verdict == "different"
 
 
+@pytest.mark.slow
 def test_no_seed_of_twenty_raises_an_alarm_on_arrays(tmp_path):
     case, sides = made_case(tmp_path / "case", SHORT), made_sides(tmp_path)
     results = [run_case(case.model_copy(update={"seed": seed}), sides, LEVELS[:2]) for seed in range(20)]
