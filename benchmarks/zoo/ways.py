@@ -155,14 +155,20 @@ def attempt(planted: Planted, work: Path) -> Outcome:
         return Outcome(planted, "none", f"no end in {LONGEST} s", (), time.monotonic() - begun)
     seconds = time.monotonic() - begun
     if not found.is_file():
-        lines = [each for each in log.read_text("utf-8").splitlines() if each.strip()]
-        return Outcome(planted, "none", (lines or [""])[-1], (), seconds)
+        return Outcome(planted, "none", last_line(log), (), seconds)
     result: dict[str, Any] = json.loads(found.read_text("utf-8"))
     causes = [cause["name"] for cause in result.get("causes", ())]
-    return Outcome(planted, result["verdict"], _first(result), tuple(causes), seconds)
+    return Outcome(planted, result["verdict"], first_difference(result), tuple(causes), seconds)
 
 
-def _first(result: dict[str, Any]) -> str:
+def last_line(log: Path) -> str:
+    """Returns the last line that was printed."""
+    lines = [each for each in log.read_text("utf-8").splitlines() if each.strip()]
+    return (lines or [""])[-1]
+
+
+def first_difference(result: dict[str, Any]) -> str:
+    """Returns step and key of the first difference in a result's JSON, or an empty text."""
     first = result.get("first_difference")
     return f"step {first['step']}, {first['key']}" if first else ""
 
