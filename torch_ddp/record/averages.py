@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from parity.trace import trace_name
+from parity.trace import Quantity, parse_key, select, trace_name
 from torch_ddp.record.sections import Section, bare, root_modules
 from torch_ddp.step.trace_names import array
 
@@ -43,10 +44,9 @@ class Averages:
         if not self._known and not self._looked:
             # Once only, behind the first step: looking through all objects takes as long as a step.
             self._looked = True
-            current = {name: tensors.get(trace_name("var", name)) for name in self._names}
-            self._known = next(
-                (copy for copy, ours in self._copies() if ours or _moves(copy, self._first, current)), {}
-            )
+            # Dicts of gradients have the weights' names and shapes as well, whoever keeps them.
+            others = [self._first, *(_named(tensors, quantity) for quantity in ("var", "grad", "clip"))]
+            self._known = next((copy for copy, ours in self._copies() if ours or _differs(copy, others)), {})
             self._first = {}
         return {trace_name("ema", name): array(value) for name, value in self._known.items()}
 
@@ -61,7 +61,7 @@ class Averages:
             copy: dict[str, Any] = dict(bare(module).named_parameters())
             if self._is_copy(copy):
                 yield copy, id(module) in averaged
-        # Dicts by the weights' names. A state_dict is such a one, of other tensors in the same memory: `_moves` sees
+        # Dicts by the weights' names. A state_dict is such a one, of other tensors in the same memory: `_differs` sees
         # that it has the weights of now, as it sees of a saved checkpoint that it has those of the beginning.
         for held in gc.get_objects():
             if type(held) is dict and self._is_copy(held):
@@ -74,14 +74,18 @@ class Averages:
             isinstance(value, Tensor)
             and self._names.get(name) == tuple(value.shape)
             and value.is_floating_point()
+            and value.layout is torch.strided  # as gradients of an embedding are not
             # The weights themselves, as in a dict of named_parameters(), are no copy.
             and id(value) not in self._held
             for name, value in held.items()
         )
 
 
-def _moves(copy: Mapping[str, Tensor], first: Arrays, current: Mapping[str, Any]) -> bool:
-    """Whether a copy is neither the weights of the beginning nor those of now: averaged, and not saved."""
+def _named(tensors: Mapping[str, np.ndarray], quantity: Quantity) -> Arrays:
+    return {parse_key(text).name: value for text, value in select(tensors, quantity).items()}
+
+
+def _differs(copy: Mapping[str, Tensor], others: Sequence[Mapping[str, np.ndarray]]) -> bool:
+    """Whether a copy is none of some others: averaged, and neither saved nor what the step was made of."""
     values = {name: array(value) for name, value in copy.items()}
-    others: tuple[Mapping[str, Any], ...] = (first, current)
-    return all(any(not np.array_equal(values[name], other[name]) for name in values) for other in others)
+    return all(any(not np.array_equal(values[name], other.get(name)) for name in values) for other in others)  # type: ignore[arg-type]

@@ -272,6 +272,8 @@ class Recorder:
         if update is not None and self.trace is not None:
             step.add(update, self._rank)
             step.tensors.update(state_of(self.sections, [section]))
+        # What it holds by the weights' names is gone before averages are looked for by these.
+        del update
         self._end_step(section, step)
 
     def _end_step(self, section: Section, step: Step) -> None:
