@@ -90,6 +90,12 @@ def settle_clipping(tensors: Tensors, clipped_first: bool, same_before: bool = T
     return {**kept, **{_of(text, "grad"): value for text, value in select(tensors, "clip").items()}}
 
 
+def given_as_clipped(tensors: Tensors) -> Tensors:
+    """Returns a step's tensors with what the optimizer was given as clipped gradients, where clipping has left no others."""
+    given = {_of(text, "clip"): value for text, value in select(tensors, "grad").items()}
+    return {**given, **tensors}
+
+
 def same_before_clipping(ranks: Sequence[Mapping[str, Any]]) -> bool:
     """Whether what the ranks had before it was changed is as equal among them as what their optimizers were given."""
     before, given = ([select(each, quantity) for each in ranks] for quantity in ("grad", "clip"))

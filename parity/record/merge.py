@@ -105,6 +105,7 @@ class Merging:
         self.passes: dict[str, int] = {}
         self._clipping: dict[str, str] = {}
         self._scaled: dict[str, float] = {}
+        self._changed: set[str] = set()  # whose gradients are changed between combining and update
 
     def init(self) -> Tensors:
         """Returns the state before the first step."""
@@ -135,6 +136,8 @@ class Merging:
             settled = settle_clipping(of_all, combination.clipped_first, same_before_clipping(own))
             merged.update((section_prefix(section) + name, value) for name, value in settled.items())
             self.passes.setdefault(section, _passes(own[0]))
+            if select(settled, "clip"):
+                self._changed.add(section)
             if select(settled, "clip", "tower_clip"):
                 # What was clipped by a function of torch's was clipped, whatever the numbers are.
                 called = select(of_all, "tower_clip")
@@ -163,6 +166,7 @@ class Merging:
                 "backward_passes": self.passes.get(name, 1),
                 "clipping": self._clipping.get(name, ""),
                 "scaled": self._scaled.get(name, 1.0),
+                "clipped": name in self._changed,
             }
             if len(set(combination.of.values())) > 1:
                 sections[name]["combinations"] = combination.of

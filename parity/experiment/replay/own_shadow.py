@@ -51,7 +51,7 @@ def make_shadow(recorded: Path, command: Sequence[str], tick: Progress = silent,
 
     Counterpart: tf_towers.shadow
     """
-    part = only_part(parts_of(Trace(recorded)))
+    part = only_part(parts_of(Trace(recorded), any_combination=True))
     with tempfile.TemporaryDirectory(prefix="parity-shadow-") as name:
         out = Path(name)
         with contextlib.closing(LaunchedProgram(command, training_of(part), out, silence)) as program:

@@ -39,7 +39,7 @@ class Port(NamedTuple):
     """The torch side of a replay.
 
     Fields:
-      model: "module:name".
+      model: "module:name"; "" where a program is launched as it is.
       losses: dict of section to "module:name"; the section is "" where the script has one optimizer.
       optimizers: dict of section to "module:function" of the model; without one it is the twin of the recorded one.
       folders: where to look for the modules.

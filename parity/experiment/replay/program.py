@@ -50,7 +50,7 @@ def replay_program(
       ReplayError: as of `replay`, or the recording has several optimizers.
       SideFailed: the program does not run, or cannot be given what was recorded.
     """
-    part = only_part(parts_of(Trace(recorded, whole=False)))
+    part = only_part(parts_of(Trace(recorded, whole=False), any_combination=True))
     with contextlib.closing(LaunchedProgram(command, training_of(part), out, silence)) as program:
         result = replay(recorded, port_of(part, silence), mapping_file, out, tick, in_detail, levels, program)
         return replace(result, notes=[*result.notes, *program.notes])
@@ -81,7 +81,7 @@ def record_like(
       ReplayError: as of `replay_program`.
       SideFailed: as of `replay_program`.
     """
-    part = only_part(parts_of(Trace(recorded, whole=False)))
+    part = only_part(parts_of(Trace(recorded, whole=False), any_combination=True))
     runs = out / RUNS
     # At once: where a launch fails, no older runs are to be taken for this program's.
     shutil.rmtree(runs, ignore_errors=True)
@@ -127,7 +127,7 @@ def compare_kept(
       in_detail: as of `replay_program`.
       tick: as of `replay_program`.
     """
-    part = only_part(parts_of(Trace(recorded, whole=False)))
+    part = only_part(parts_of(Trace(recorded, whole=False), any_combination=True))
     own = candidate / RUNS / MAPPING_OF_RUNS
     with tempfile.TemporaryDirectory(prefix="parity-compare-") as name:
         program = KeptProgram(candidate / RUNS, training_of(part), Path(name))

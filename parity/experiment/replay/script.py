@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from parity.mapping import Mapping
+from parity.record.combination import given_as_clipped
 from parity.trace import (
     GLOBAL_STEP,
     LEARNING_RATE,
@@ -157,7 +158,9 @@ class Part:
         """Returns what a port can repeat of a step, of the trace's own file or of its shadow's."""
         before = self.before(number)
         draws = _draws(self, file)
-        return dict(_kept(self, file, before, draws))
+        found = dict(_kept(self, file, before, draws))
+        # A program of PyTorch shows clipping in the steps alone in which it changes anything.
+        return given_as_clipped(found) if self.of_torch and self.facts.get("clipped") else found
 
     def before(self, number: int) -> Tensors:
         """Returns the state before a step: what the step before left, and its own counters."""
@@ -244,8 +247,12 @@ class Part:
                 yield text, own
 
 
-def parts_of(trace: Trace) -> list[Part]:
+def parts_of(trace: Trace, any_combination: bool = False) -> list[Part]:
     """Returns the parts of a recorded trace.
+
+    Args:
+      trace: as `parity record` leaves it.
+      any_combination: whether parts may combine gradients otherwise than DDP: the port's own program combines them then.
 
     Raises:
       ReplayError: it has no steps, no optimizer trains in any, or a part combines gradients in a way that DDP does not know.
@@ -265,7 +272,7 @@ def parts_of(trace: Trace) -> list[Part]:
         if merged.get("combine") == "unknown" and merged.get("towers") == 1:
             merged["combine"] = "mean"  # of one gradient
         parts.append(Part(name, trace, merged, steps, trained, set()))
-        if merged.get("combine") not in ("mean", "sum"):
+        if not any_combination and merged.get("combine") not in ("mean", "sum"):
             raise ReplayError(
                 f'replay: expected gradients that are combined by "mean" or "sum", got {merged.get("combine")!r}. '
                 "Write both traces and use `parity compare`."

@@ -146,7 +146,7 @@ class Outcome(NamedTuple):
 
 def _prepare(recorded: Path, port: Port, mapping_file: Path | None, out: Path, tick: Progress) -> Script:
     trace = Trace(recorded, whole=False)
-    parts = parts_of(trace)
+    parts = parts_of(trace, any_combination=not port.model)  # a program that is launched as it is combines by itself
     for part in parts:
         check_port(part, port)
     # Checked before anything starts: a loss that is missing should cost no start of torch.

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from parity.record.combination import given_as_clipped
 from parity.record.launch import Program
 from parity.record.merge import Ranks, merge, read_ranks
 from parity.trace import GLOBAL_STEP, Trace, TraceWriter, batch_input, parse_key, quantity_of, select, trace_name
@@ -374,8 +375,7 @@ def _where_clipped(trace: Trace) -> str:
 
 def _with_clipped(tensors: Tensors, combined: str) -> Tensors:
     """Returns a step's tensors with what the optimizer was given as clipped gradients, whoever clipped them."""
-    clipped = {str(parse_key(text)._replace(quantity="clip")): value for text, value in select(tensors, "grad").items()}
-    whole = {**clipped, **tensors}
+    whole = given_as_clipped(tensors)
     # Clipped by the program's own hands, somewhere between the backward pass and the update.
     return {text: value for text, value in whole.items() if combined != "unseen" or quantity_of(text) != "grad"}
 
