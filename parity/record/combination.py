@@ -1,6 +1,6 @@
 """Infers from numbers how the gradients of the ranks were combined, and whether they were clipped before or after that."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ SAME_COMBINATION = 1e-3
 # bfloat16 rounds by 2^-9 at most, and a mean of a few values that are rounded by less than twice that.
 ROUNDED_COMBINATION = 1e-2
 ONE_FACTOR = 1e-6  # as far as float32's rounding leaves two gradients from one multiple of each other
+GRADIENTS = ("tower_grad", "tower_clip", "grad", "clip")
 IN_HALF_PRECISION = 1e-5  # float32 adds up some ranks to 1e-7, float16 rounds by 3e-4 on average
 
 
@@ -42,21 +43,22 @@ def combination_of(ranks: Sequence[Mapping[str, Any]]) -> Combination:
     Args:
       ranks: of each rank a dict of trace name without section to array.
     """
-    clipped_first = _clipped_before_combining(ranks)
+    dense = _dense(ranks)
+    clipped_first = _clipped_before_combining(dense)
     of, rounded = {}, 0.0
     # Each variable by itself: a parameter outside of the wrapper is not shared while all others are.
-    for name in sorted(_variables(ranks[0], "grad")):
-        kind, distance = _kind(_parts(ranks, name, clipped_first), _gradient(ranks, name, clipped_first))
+    for name in sorted(_variables(dense[0], "grad")):
+        kind, distance = _kind(_parts(dense, name, clipped_first), _gradient(dense, name, clipped_first))
         if kind:
             of[name] = kind
             rounded = max(rounded, distance if distance > IN_HALF_PRECISION else 0.0)
     kinds = set(of.values())
     kind = "unknown" if not kinds else kinds.pop() if len(kinds) == 1 else "other"
     other = [name for name, each in of.items() if each == "other"]
-    return Combination(kind, of, clipped_first, _weights(ranks, other, clipped_first) if other else (), rounded)
+    return Combination(kind, of, clipped_first, _weights(dense, other, clipped_first) if other else (), rounded)
 
 
-def _weights(ranks: Sequence[Mapping[str, Any]], names: Sequence[str], clipped_first: bool) -> tuple[float, ...]:
+def _weights(ranks: Sequence[Tensors], names: Sequence[str], clipped_first: bool) -> tuple[float, ...]:
     """What each rank's gradients were multiplied by, where one number for each rank gives those that were combined."""
     # [ranks, numbers in all variables], float64, and [numbers in all variables].
     parts = [_parts(ranks, name, clipped_first) for name in names]
@@ -82,9 +84,11 @@ def settle_clipping(tensors: Tensors, clipped_first: bool, same_before: bool = T
     if not clipped_first:
         given = select(tensors, "clip")
         if given and not same_before:
-            # It was not clipped: the ranks' gradients became one only after they were looked at.
+            # It was not clipped: the ranks' gradients became one only after they were looked at, and dense it may be.
+            changed = {_variable(text) for text in given}
+            before = {text for text in select(tensors, "grad") if _variable(text) in changed}
+            tensors = {text: value for text, value in tensors.items() if text not in {*given, *before}}
             tensors = {**tensors, **{_of(text, "grad"): value for text, value in given.items()}}
-            tensors = {text: value for text, value in tensors.items() if text not in given}
         return {text: value for text, value in tensors.items() if text not in select(tensors, "tower_clip")}
     kept = {text: value for text, value in tensors.items() if text not in {*select(tensors, "grad", "clip")}}
     return {**kept, **{_of(text, "grad"): value for text, value in select(tensors, "clip").items()}}
@@ -136,11 +140,15 @@ def _equal(ranks: Sequence[Mapping[str, Any]]) -> bool:
     )
 
 
+def _variable(text: str) -> str:
+    return parse_key(text).name.removesuffix(ROW_VALUES).removesuffix(ROW_INDICES)
+
+
 def _of(text: str, quantity: str) -> str:
     return str(parse_key(text).of(quantity))
 
 
-def _clipped_before_combining(ranks: Sequence[Mapping[str, Any]]) -> bool:
+def _clipped_before_combining(ranks: Sequence[Tensors]) -> bool:
     """Whether what each rank clipped was its own gradient still, and others were given to the optimizers."""
     if len(ranks) < 2 or not all(select(each, "tower_clip") for each in ranks):
         return False
@@ -160,18 +168,15 @@ def _clipped_before_combining(ranks: Sequence[Mapping[str, Any]]) -> bool:
     return own and moved
 
 
-def _clipped(ranks: Sequence[Mapping[str, Any]], name: str) -> "list[Array | None]":
-    return [
-        next((_dense(each, text) for text in select(each, "tower_clip") if parse_key(text).name == name), None)
-        for each in ranks
-    ]
+def _clipped(ranks: Sequence[Tensors], name: str) -> "list[Array | None]":
+    return [_array(each, "tower_clip", name) for each in ranks]
 
 
-def _parts(ranks: Sequence[Mapping[str, Any]], name: str, clipped_first: bool) -> "list[Array | None]":
+def _parts(ranks: Sequence[Tensors], name: str, clipped_first: bool) -> "list[Array | None]":
     return _clipped(ranks, name) if clipped_first else [_local(each, name) for each in ranks]
 
 
-def _gradient(ranks: Sequence[Mapping[str, Any]], name: str, clipped_first: bool) -> "list[Array | None]":
+def _gradient(ranks: Sequence[Tensors], name: str, clipped_first: bool) -> "list[Array | None]":
     late = clipped_first or not same_before_clipping(ranks)
     return [_array(each, "clip" if late and select(each, "clip") else "grad", name) for each in ranks]
 
@@ -227,35 +232,55 @@ def _near(one: Array, other: Array) -> bool:
     return one.shape == other.shape and float(np.linalg.norm(one - other)) <= SAME_COMBINATION * scale
 
 
-def _local(tensors: Mapping[str, Any], name: str) -> Array | None:
+def _local(tensors: Tensors, name: str) -> Array | None:
     """A rank's own gradient of a variable, its micro-batches added up."""
-    found = [_dense(tensors, text) for text in _texts(tensors, "tower_grad", name)]
+    found = _all_of(tensors, "tower_grad", name)
     return np.sum(found, axis=0) if found else None
 
 
-def _array(tensors: Mapping[str, Any], quantity: str, name: str) -> Array | None:
-    return next((_dense(tensors, text) for text in _texts(tensors, quantity, name)), None)
+def _array(tensors: Tensors, quantity: str, name: str) -> Array | None:
+    return next(iter(_all_of(tensors, quantity, name)), None)
 
 
-def _texts(tensors: Mapping[str, Any], quantity: str, name: str) -> Iterator[str]:
-    for text in select(tensors, quantity):
-        if parse_key(text).name.removesuffix(ROW_VALUES) == name and not text.endswith(ROW_INDICES):
-            yield text
+def _all_of(tensors: Tensors, quantity: str, name: str) -> list[Array]:
+    return [value for text, value in select(tensors, quantity).items() if parse_key(text).name == name]
 
 
-def _dense(tensors: Mapping[str, Any], text: str) -> Array:
-    """A gradient in float64; of a sparse one the sums of its rows, in the order of their indices."""
-    value = np.asarray(tensors[text], np.float64)
-    indices = tensors.get(text.removesuffix(ROW_VALUES) + ROW_INDICES) if text.endswith(ROW_VALUES) else None
-    if indices is None:
-        return value
-    # As many rows as any index needs would differ from rank to rank: so few columns are kept of all rows as are enough.
-    rows = np.zeros((int(np.max(indices, initial=-1)) + 1, *value.shape[1:]))
-    np.add.at(rows, np.asarray(indices), value)
-    return rows
+def _dense(ranks: Sequence[Mapping[str, Any]]) -> list[Tensors]:
+    """Returns the gradients of all ranks in float64, of sparse ones the sums of their rows in the order of indices.
+
+    Of a variable that has rows on one rank, all ranks' gradients have as many rows.
+    """
+    found = [{text: each[text] for text in select(each, *GRADIENTS)} for each in ranks]
+    rows: dict[str, int] = {}
+    for each in found:
+        for text, value in each.items():
+            key = parse_key(text)
+            # Of indices the largest, and of what is dense all: as many rows as nobody needs would cost memory.
+            if key.name.endswith(ROW_INDICES):
+                rows[_variable(text)] = max(rows.get(_variable(text), 0), int(np.max(value, initial=-1)) + 1)
+            elif not key.name.endswith(ROW_VALUES) and np.ndim(value):
+                rows[key.name] = max(rows.get(key.name, 0), len(value))
+    return [_without_rows(each, rows) for each in found]
 
 
-def _variables(tensors: Mapping[str, Any], quantity: str) -> set[str]:
-    return {
-        parse_key(text).name.removesuffix(ROW_VALUES).removesuffix(ROW_INDICES) for text in select(tensors, quantity)
-    }
+def _without_rows(tensors: Mapping[str, Any], rows: Mapping[str, int]) -> Tensors:
+    found: Tensors = {}
+    for text, value in tensors.items():
+        key = parse_key(text)
+        if key.name.endswith(ROW_INDICES):
+            continue
+        wide = np.asarray(value, np.float64)
+        if key.name.endswith(ROW_VALUES):
+            name = _variable(text)
+            whole = np.zeros((rows[name], *wide.shape[1:]))
+            # A row that is there twice adds up.
+            np.add.at(whole, np.asarray(tensors[text.removesuffix(ROW_VALUES) + ROW_INDICES]), wide)
+            found[str(key._replace(name=name))] = whole
+        else:
+            found[text] = wide
+    return found
+
+
+def _variables(tensors: Tensors, quantity: str) -> set[str]:
+    return {parse_key(text).name for text in select(tensors, quantity)}
