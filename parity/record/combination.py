@@ -13,7 +13,7 @@ SAME_COMBINATION = 1e-3
 # bfloat16 rounds by 2^-9 at most, and a mean of a few values that are rounded by less than twice that.
 ROUNDED_COMBINATION = 1e-2
 ONE_FACTOR = 1e-6  # as far as float32's rounding leaves two gradients from one multiple of each other
-GRADIENTS = ("tower_grad", "tower_clip", "grad", "clip")
+COMBINED_QUANTITIES = ("tower_grad", "tower_clip", "grad", "clip")
 IN_HALF_PRECISION = 1e-5  # float32 adds up some ranks to 1e-7, float16 rounds by 3e-4 on average
 
 
@@ -251,7 +251,7 @@ def _dense(ranks: Sequence[Mapping[str, Any]]) -> list[Tensors]:
 
     Of a variable that has rows on one rank, all ranks' gradients have as many rows.
     """
-    found = [{text: each[text] for text in select(each, *GRADIENTS)} for each in ranks]
+    found = [{text: each[text] for text in select(each, *COMBINED_QUANTITIES)} for each in ranks]
     rows: dict[str, int] = {}
     for each in found:
         for text, value in each.items():
