@@ -251,9 +251,9 @@ def _sampler(seen: Seen) -> Iterator[Hazard]:
 def _unused(seen: Seen) -> Iterator[Hazard]:
     finding = [each for each in seen.facts[0].get("wrappers", ()) if each.get("find_unused_parameters")]
     trained = seen.facts[0]["sections"].get(seen.section, {}).get("parameters", ())
-    # The rank's own gradients, not the combined ones, which DDP leaves also where only another rank used a parameter.
-    used = {_variable(text) for text in select(seen.ranks[0], "tower_grad")}
-    if finding and trained and set(trained) <= used:
+    # Each rank's own gradients, not the combined ones, which DDP leaves also where only another rank used a parameter.
+    used = [{_variable(text) for text in select(rank, "tower_grad")} for rank in seen.ranks]
+    if finding and trained and all(set(trained) <= own for own in used):
         yield Hazard(
             "nothing_unused",
             f"find_unused_parameters=True, and all {len(trained)} parameters get a gradient in step {seen.number}",

@@ -212,6 +212,13 @@ def test_a_hazard_is_named_with_its_evidence_and_alone(tmp_path, step, facts, na
     assert hazards(merged(tmp_path, step, facts=(facts, facts))) == {name: evidence}
 
 
+def test_a_parameter_that_one_rank_does_not_use_is_unused(tmp_path):
+    wrapped = {"wrappers": [{"name": "DistributedDataParallel", "model": "Net", "find_unused_parameters": True}]}
+    first, second = both()
+    second = {key: value for key, value in second.items() if key != "tower_grad/1/bias"}
+    assert "nothing_unused" not in hazards(merged(tmp_path, [first, second], facts=(wrapped, wrapped)))
+
+
 def test_accumulation_that_reduces_in_every_pass_is_named(tmp_path):
     wrapped = {"wrappers": [{"name": "DistributedDataParallel", "model": "Net", "broadcast_buffers": True}]}
     step = [{**tensors, f"loss/{rank}.1": np.array(1.0)} for rank, tensors in enumerate(both())]
