@@ -32,6 +32,7 @@ LEAVE_SECONDS = 10.0  # in which a program may end by itself once all is recorde
 NOT_OF_A_PROGRAM = ("noise", "cut", "uncut", "detached")
 # Of a run of the side's own, and not of the request that its ranks get.
 OF_THE_PARENT = ("out", "prepared", "quantities", "evaluation", *NOT_OF_A_PROGRAM)
+APART = "steps_where_ranks_differ"  # fact, of steps
 OF_TOWERS = frozenset(["loss", "tower_grad", "tower_clip"])
 HAZARD = "{name} in the program: {evidence}"
 IN_HALF = "the program casts to {what} ({place}), where nothing is widened to float64: that keeps it from level 1"
@@ -175,7 +176,7 @@ class LaunchedProgram:
         combined = _where_clipped(trace) if self._recorded.clipped else ""
         if combined == "unseen":
             unobserved.add("grad")
-        facts = {**self._facts(trace), "precision": asked["precision"]}
+        facts = {**self._facts(trace, steps[0]), "precision": asked["precision"]}
         writer = TraceWriter(arguments["out"], trace.producer, facts, trace.variables)
         writer.init(_all(trace.init()))
         for number in steps:
@@ -196,9 +197,11 @@ class LaunchedProgram:
             ranks_agree=trace.facts.get("ranks_agree", True), **known, **({"draws_left": left[0]} if left else {})
         )
 
-    def _facts(self, trace: Trace) -> dict[str, Any]:
+    def _facts(self, trace: Trace, first: int = 0) -> dict[str, Any]:
         own = {name: value for name, value in trace.facts.items() if name not in ("hazards", "sections")}
-        return {**own, "side": "torch_ddp", "combination": "port"}
+        # Ranks number their steps from 0.
+        apart = [first + number for number in own.get(APART, ())]
+        return {**own, **({APART: apart} if APART in own else {}), "side": "torch_ddp", "combination": "port"}
 
     def _add_notes(self, seen: Sequence[dict[str, Any]]) -> None:
         notes = [note for rank in seen for note in rank["notes"]]

@@ -16,6 +16,7 @@ from parity.experiment.sides.launched import (
     joined_towers,
     prepared_as,
 )
+from parity.trace import Trace, TraceWriter
 from parity.worker.failures import SideFailed
 
 CASE = {"case": {}, "precision": "float32"}
@@ -127,3 +128,13 @@ def test_a_launch_is_told_how_far_the_script_moves_statistics_where_numbers_are_
     asked = {"precision": "float64", "round_hyper_parameters": True, "case": {"moved_statistics": ratios}}
     known = json.loads(prepared_as(described, Recorded(0, 2, False, {"0": 0.1}), asked)["prepared"])
     assert known == {"precision": "float64", "rounded": True, "moved_statistics": ratios, "rates": {"0": 0.1}}
+
+
+def test_steps_after_which_ranks_differ_have_the_numbers_of_the_recording(tmp_path):
+    program = LaunchedProgram(["none"], Recorded(3, 2, False, {}), tmp_path, 10.0)
+    writer = TraceWriter(tmp_path / "trace", {}, {"steps_where_ranks_differ": [0, 2], "sections": {}})
+    writer.init({})
+    writer.close()
+    facts = program._facts(Trace(tmp_path / "trace"), 3)
+    assert facts["steps_where_ranks_differ"] == [3, 5] and "sections" not in facts
+    program.close()
