@@ -33,6 +33,7 @@ from parity.diagnose.detectors.layers import (
     trained_twice,
 )
 from parity.diagnose.detectors.not_finite import not_finite
+from parity.diagnose.detectors.single_towers import lost_in_some_towers, parted_when_free
 from parity.diagnose.detectors.stages import STAGES, OwnInputs, rule_of
 from parity.diagnose.detectors.statistics import (
     average_decay,
@@ -86,6 +87,7 @@ HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
     clipped_before_combining,
     sum_instead_of_mean,
     some_towers,
+    lost_in_some_towers,
     loss_factor,
     cross_entropy_variant,
     gradient_factor,
@@ -120,7 +122,9 @@ def find_causes(first: FirstDifference, evidence: Evidence) -> list[Cause]:
         return [told_of(first, slot_initial_value(first) if first.quantity == "slot" else own_value(first))]
     first_step = evidence.reference.step_numbers[0]
     if first.check.run != "lockstep" and (evidence.states is not None or first.check.step != first_step):
-        return []  # after a step that already differed nothing can be told apart
+        # After a step that already differed nothing else can be told apart.
+        parted = parted_when_free(first, evidence)
+        return [told_of(first, parted)] if parted else []
     infinite = not_finite(first, evidence)
     if infinite is not None:
         return [told_of(first, infinite)]  # no number to test anything on

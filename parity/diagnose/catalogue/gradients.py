@@ -28,6 +28,13 @@ ROWS: tuple[CauseInfo, ...] = (
                 "no gradient reaches {where}",
                 "look for detach(), no_grad(), requires_grad = False or .data between this variable and the loss",
             ),
+            "in towers": Wording(
+                "no gradient reaches {where} in tower {towers}",
+                (
+                    "look for a condition on the rank, or on what it reads, around detach(), no_grad(), requires_grad or a "
+                    "layer: each rank has to train what the reference's tower trains"
+                ),
+            ),
         },
         proof=Proof.NUMBERS,
         traits=Trait.NO_GRADIENT,

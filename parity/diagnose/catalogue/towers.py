@@ -28,6 +28,13 @@ ROWS: tuple[CauseInfo, ...] = (
                     "optimizer, a limit of clipping, a condition on the rank around optimizer.step()"
                 ),
             ),
+            "other ranks": Wording(
+                "gradients or updates are not shared with every rank: the first one's are right",
+                (
+                    "look for a condition on the rank around the sharing of gradients or around optimizer.step(): each "
+                    "rank has to make the same update of the same gradients"
+                ),
+            ),
         },
         proof=Proof.NUMBERS,
     ),
@@ -53,6 +60,10 @@ ROWS: tuple[CauseInfo, ...] = (
             "one": Wording("only the gradient of tower {tower} is used", _ONCE),
             "left out": Wording("the gradient of tower {towers} is left out", _ONCE),
             "unequal": Wording("the gradients of the towers do not count alike", _ONCE),
+            "by elements": Wording(
+                "{which} of the towers' gradients is taken, element by element",
+                "combine them as the reference does: the mean is ReduceOp.SUM, divided by the world size",
+            ),
         },
         proof=Proof.NUMBERS,
         traits=Trait.BEHIND_LOSSES | Trait.BESIDE_A_LOSS,

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
+from parity.diagnose.detectors.single_towers import by_elements
 from parity.diagnose.evidence import (
     CLOSE,
     EMPTY_GRADIENT,
@@ -115,6 +116,8 @@ def some_towers(first: FirstDifference, evidence: Evidence) -> Cause | None:
     # In a tower's own gradients each tower has a factor; once combined its share can only be solved for.
     found = _factors_of_towers if first.quantity == "tower_grad" else _weights_of_towers
     weights = found(first.check.step, evidence)
+    if weights is None and first.quantity == "grad":
+        return by_elements(first, evidence)
     if weights is None or follow_other_losses(weights, evidence, first.check.step):
         return None
     # All alike: then it is one factor of everything, which `gradient_factor` names with what it usually stands for.
@@ -336,6 +339,9 @@ def _factors_of_towers(step: int, evidence: Evidence) -> list[float] | None:
     factors, made = [], []
     for tower in evidence.tower_names(step, "tower_grad"):
         pairs = [(one, other) for _, one, other in evidence.pairs(step, "tower_grad", "", tower)]
+        if not pairs:
+            factors.append(0.0)  # the candidate's tower has no gradient at all
+            continue
         # None where the candidate's gradient of the tower is no multiple of the reference's: another direction is
         # another cause.
         factor = 0.0 if not any(other.any() for _, other in pairs) else common_factor(pairs, evidence.close)

@@ -138,6 +138,26 @@ def test_a_bug_of_a_port_is_found_and_named(tmp_path, replayed, port, first, cau
     assert result.levels["float32"].verdict == "different"
 
 
+class LacksOne(MadeProcess):
+    """Has no gradient of the bias in its second rank: the mean is half of the first one's."""
+
+    def _step(self, *given):
+        found = super()._step(*given)
+        del found["tower_grad/1/dense.bias"]
+        return {**found, "grad/dense.bias": found["tower_grad/0/dense.bias"] / 2}
+
+
+def test_a_gradient_that_one_rank_lacks_is_named_though_there_is_nothing_to_compare(tmp_path, replayed):
+    recording = made_recording(tmp_path)
+    _, result = replayed(recording, process=LacksOne)
+    first = result.first_difference.check
+    assert (result.verdict, first.key, first.verdict) == ("different", "tower_grad/1/dense/bias", "incomparable")
+    assert [cause.name for cause in result.causes] == ["zero_gradient"]
+    assert result.causes[0].title == "no gradient reaches dense/bias in tower 1"
+    _, result = replayed(recording, Habits(backwards=True, hidden=("tower_grad/1/dense.bias",)))
+    assert (result.verdict, result.causes) == ("incomparable", [])
+
+
 @pytest.mark.parametrize("moved", TIES)
 def test_a_tie_is_judged_where_the_shadow_was_moved(tmp_path, replayed, moved):
     script, note = TIES[moved]
