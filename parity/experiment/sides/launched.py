@@ -32,7 +32,7 @@ LEAVE_SECONDS = 10.0  # in which a program may end by itself once all is recorde
 NOT_OF_A_PROGRAM = ("noise", "cut", "uncut", "detached")
 # Of a run of the side's own, and not of the request that its ranks get.
 OF_THE_PARENT = ("out", "prepared", "quantities", "evaluation", *NOT_OF_A_PROGRAM)
-APART = "steps_where_ranks_differ"  # fact, of steps
+DIFFERING_STEPS = "steps_where_ranks_differ"  # fact, of steps
 OF_TOWERS = frozenset(["loss", "tower_grad", "tower_clip"])
 HAZARD = "{name} in the program: {evidence}"
 IN_HALF = "the program casts to {what} ({place}), where nothing is widened to float64: that keeps it from level 1"
@@ -200,8 +200,13 @@ class LaunchedProgram:
     def _facts(self, trace: Trace, first: int = 0) -> dict[str, Any]:
         own = {name: value for name, value in trace.facts.items() if name not in ("hazards", "sections")}
         # Ranks number their steps from 0.
-        apart = [first + number for number in own.get(APART, ())]
-        return {**own, **({APART: apart} if APART in own else {}), "side": "torch_ddp", "combination": "port"}
+        differing = [first + number for number in own.get(DIFFERING_STEPS, ())]
+        return {
+            **own,
+            **({DIFFERING_STEPS: differing} if DIFFERING_STEPS in own else {}),
+            "side": "torch_ddp",
+            "combination": "port",
+        }
 
     def _add_notes(self, seen: Sequence[dict[str, Any]]) -> None:
         notes = [note for rank in seen for note in rank["notes"]]
