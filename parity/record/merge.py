@@ -14,7 +14,7 @@ from parity.trace.arrays import Tensors
 from parity.trace.keys import PER_TOWER
 
 SIDE = "torch_ddp.record"
-FACTS_OF_A_RANK = ("sections", "rank", "world_size", "pid", "closed", "enough", "step_numbers")
+FACTS_OF_A_RANK = ("sections", "rank", "world_size", "pid", "closed", "enough", "step_numbers", "began")
 
 
 @dataclass
@@ -181,7 +181,10 @@ class Merging:
             "steps_where_ranks_differ": self.disagreed,
             "hazards": [each._asdict() for each in self.hazards.values()],
         }
-        return {**found, "sections": sections} if len(self.trained) > 1 else found
+        if len(self.trained) > 1:
+            return {**found, "sections": sections}
+        # Its name in a program that has more of them: its quantities go without.
+        return {**found, "section": self.trained[0]} if self.trained and len(first["sections"]) > 1 else found
 
     def _keep(self, hazards: Sequence[Hazard]) -> None:
         for each in hazards:

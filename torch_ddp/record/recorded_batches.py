@@ -2,7 +2,9 @@
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +60,8 @@ class RecordedBatches:
       like: such a dict of any step, which decides what goes where.
       batch_of: likewise of the number of a step the whole batch, the shards of all ranks in their order.
       ranks: how many there are.
+      fed: dict of input to the numbers of the steps that are fed it, rising, where that is not every step: of several
+        optimizers that train in turns on one batch, the first alone may be fed.
 
     Attributes:
       places: dict of input to where it goes, as far as that is known.
@@ -70,8 +74,10 @@ class RecordedBatches:
         like: Mapping[str, np.ndarray],
         batch_of: Callable[[int], Mapping[str, np.ndarray] | None] | None = None,
         ranks: int = 1,
+        fed: Mapping[str, Sequence[int]] = MappingProxyType({}),
     ) -> None:
         self._shard_of, self._batch_of, self._ranks = shard_of, batch_of, ranks
+        self._fed = fed
         self._like = dict(like)
         self._taken = dict.fromkeys(like, 0)  # pieces by input, those that were the program's own among them
         self._seen = ""  # of what it was decided, in words
@@ -152,7 +158,7 @@ class RecordedBatches:
         for name in self._inputs:
             place = self.places[name]
             leaf = next((each for each in leaves_of(given) if each.path == place.path), None)
-            if leaf is None or self._taken[name] >= place.pieces * (step + 1):
+            if leaf is None or self._taken[name] >= place.pieces * (self._turn(name, step) + 1):
                 continue
             piece = self._next(name, leaf.value)
             if piece is not None:
@@ -172,8 +178,8 @@ class RecordedBatches:
 
     def restart(self, step: int) -> None:
         """Goes on with a step's shard, whatever was taken ahead, as by a look at a first batch."""
-        # Invariant of `_taken`: step k of an input has the pieces k * pieces to (k + 1) * pieces - 1.
-        self._taken.update((name, place.pieces * step) for name, place in self.places.items())
+        # Invariant of `_taken`: turn k of an input has the pieces k * pieces to (k + 1) * pieces - 1.
+        self._taken.update((name, place.pieces * self._turn(name, step)) for name, place in self.places.items())
 
     def check(self, step: int) -> None:
         """Checks that a step has taken its whole shard.
@@ -186,19 +192,32 @@ class RecordedBatches:
         if self.missing:
             raise TorchDdpError(self._left_over())
         for name, place in self.places.items():
-            pieces = place.pieces
-            if self._taken[name] < pieces * (step + 1):
+            pieces, turn = place.pieces, self._turn(name, step)
+            if step not in self._fed.get(name, (step,)):
+                continue
+            if self._taken[name] < pieces * (turn + 1):
                 raise TorchDdpError(
                     f"feeds: expected step {step} to take its whole shard of {name!r}, {len(self._like[name])} examples on "
-                    f"this rank, got {place.examples} in each of {self._taken[name] - pieces * step} batches. "
+                    f"this rank, got {place.examples} in each of {self._taken[name] - pieces * turn} batches. "
                     "Give the program the recorded batch size, and one rank for each tower."
                 )
             # A loader may be read ahead; what is made of arrays is used where it is made, and nothing else may look like it.
-            if not self._of_loaders and self._taken[name] > pieces * (step + 1):
+            if not self._of_loaders and self._taken[name] > pieces * (turn + 1):
                 raise TorchDdpError(
                     f"feeds: expected the program to make {pieces} tensors of the shape of {name!r} in each step, got "
-                    f"{self._taken[name] - pieces * step} in step {step}. Have it read its batches through a DataLoader."
+                    f"{self._taken[name] - pieces * turn} in step {step}. Have it read its batches through a DataLoader."
                 )
+
+    def _turn(self, name: str, step: int) -> int:
+        """How many steps before this one are fed an input."""
+        return bisect_left(self._fed[name], step) if name in self._fed else step
+
+    def _step_of(self, name: str, turn: int) -> int:
+        """The step that is fed an input for the time of that number, from 0; behind all of them one that none is."""
+        steps = self._fed.get(name)
+        if steps is None:
+            return turn
+        return steps[turn] if turn < len(steps) else steps[-1] + 1 + turn - len(steps)
 
     def _same_shape(self, name: str) -> list[str]:
         shape, kind = self._like[name].shape, self._like[name].dtype.kind
@@ -251,10 +270,11 @@ class RecordedBatches:
     def _next(self, name: str, own: Any) -> Any:
         """The next piece of an input in a leaf's dtype, or None where the leaf's own numbers stay."""
         place = self.places[name]
-        step, piece = divmod(self._taken[name], place.pieces)
+        turn, piece = divmod(self._taken[name], place.pieces)
         self._taken[name] += 1
+        step = self._step_of(name, turn)
         shard = self._batch_of(step) if place.of_all and self._batch_of else self._shard_of(step)
-        if shard is None:
+        if shard is None or name not in shard:
             return None
         examples = shard[name][piece * place.examples : (piece + 1) * place.examples]
         laid_out = examples if place.axes is None else examples.transpose(place.axes)

@@ -55,6 +55,7 @@ class Recorder:
         self._hooked: dict[int, Any] = {}
         self._families: dict[int, Any] = {}
         self._calls = 0  # of hooked modules that have begun and not ended
+        self._named = 0  # sections that have their names
         self._enough = False
 
     # What the patched calls report.
@@ -83,6 +84,8 @@ class Recorder:
 
     def batch(self, loader: Any, batch: Any, epoch: Epoch | None = None) -> Any:
         """Takes what a loader yields in an epoch; returns what the program gets for it."""
+        # What stands in may load a state, under the names that a recording has.
+        self._name_sections()
         replaced = self.stand_in.replace_batch(loader, batch)
         # What stands in is what is recorded: the model is called with it.
         self._batches.add(epoch, replaced)
@@ -199,6 +202,7 @@ class Recorder:
         for section in self.sections:
             # Behind all hooks of the program's own, which may clip or reduce.
             section.move_hooks_back()
+        self._name_sections()
         # In this order: the state that is loaded is what `_open` then writes as the one before the first step.
         self._within.enter_context(self.stand_in.around_step(self.seen))
         self.stand_in.before_forward(self.seen, self.sections)
@@ -216,15 +220,20 @@ class Recorder:
     def _rank(self) -> int:
         return int(self.trace.facts["rank"]) if self.trace is not None else 0
 
-    def _open(self) -> None:
-        rank, world_size = rank_and_world_size()
+    def _name_sections(self) -> None:
+        # Not with each step: looking for names goes through all modules, and all variables of the program.
+        if self._named == len(self.sections):
+            return
+        self._named = len(self.sections)
         for section in self.sections:
             section.find_models(calling_frame())
             # Only now: when an optimizer's constructor ends, the program's variable does not hold it yet.
             section.find_name(calling_frame())
         self._hook_models()
-        name_uniquely(self.sections)
-        # Behind naming, for facts and state are filed under the sections' names.
+        name_uniquely(self.sections, calling_frame())
+
+    def _open(self) -> None:
+        rank, world_size = rank_and_world_size()
         facts = facts_of_rank(self.sections, self.observed)
         self.trace = RankTrace(self.request.ranks, rank, world_size, facts, variables_of(self.sections))
         self.trace.init(state_of(self.sections, self.sections))

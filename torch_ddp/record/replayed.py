@@ -30,14 +30,13 @@ from torch_ddp.record.recorded_batches import RecordedBatches
 from torch_ddp.record.recorded_draws import INPUT, RecordedDraws, draws_in_order
 from torch_ddp.record.sections import Section
 from torch_ddp.record.stand_in import StandIn
-from torch_ddp.record.trained import joined, the_one
+from torch_ddp.record.trained import Trained
 from torch_ddp.record.widen import Widened, widen_module, widen_program
 from torch_ddp.step.forward_watch import ForwardWatch
 from torch_ddp.step.lazy_state import make_lazy_state
 from torch_ddp.step.learning_rate import take_recorded_rate
 from torch_ddp.step.optimizer import round_hyper_parameters
 from torch_ddp.step.trace_names import own_values
-from torch_ddp.step.training_state import TrainingState
 
 SEEN_FILE = "seen-{}.json"
 CAST_DTYPES = ("float32", "float64")
@@ -52,7 +51,8 @@ class Replayed(StandIn):
     Its arguments are those of a run of `torch_ddp.worker.rank.RankServer`: `feeds`, `start`, `follow`, `steps`,
     `recorded_counters`, `partly`, `perturbations`, `random_seed`; beside them `first`, the number of the recorded step that
     is the program's first; `precision`; `rounded`, whether hyper-parameters are rounded to float32, with `moved_statistics`
-    as of `round_momenta`; `rates`, dict of step to recorded learning rate, taken where the program's own is off by float32's
+    as of `round_momenta`; `sections`, dict of an optimizer's name to that which the recording has for it; `fed` as of
+    `RecordedBatches`; `rates`, dict of step to recorded learning rate, taken where the program's own is off by float32's
     rounding only; `forward`, where the forward pass of a rank is wanted: its `tower`, with the number of a micro-batch
     behind a point, `gradients`, and `out`.
 
@@ -68,7 +68,7 @@ class Replayed(StandIn):
         self._widened: Widened | None = widen_program() if self._asked["precision"] == "float64" else None
         self._batches: RecordedBatches | None = None
         self._sections: list[Section] = []
-        self._state: TrainingState | None = None
+        self._state: Trained | None = None
         self._own: State = {}
         self._draws_left: list[str] = []
         self._watch: ForwardWatch | None = None
@@ -107,7 +107,7 @@ class Replayed(StandIn):
         wanted = self._asked.get("forward")
         if wanted:
             part = int(wanted["tower"].partition(".")[2] or 0)
-            self._watch = ForwardWatch(joined(the_one(sections).models), part, bool(wanted["gradients"]))
+            self._watch = ForwardWatch(self._trained(sections).model, part, bool(wanted["gradients"]))
             # Behind the loading, which is no part of the pass.
             self._watching.enter_context(self._watch.watching())
 
@@ -129,7 +129,7 @@ class Replayed(StandIn):
         if self._entered == number:
             return
         self._entered = number
-        state = self._training_state(sections)
+        state = self._trained(sections)
         if number not in self._steps:
             return
         # The first step that is wanted, not the program's first: steps before it train on numbers of the program's own.
@@ -146,7 +146,7 @@ class Replayed(StandIn):
         if self._sections and not self._within_step and all(section.models for section in self._sections):
             self._enter_step(self._ended, self._sections)
 
-    def _load_start(self, state: TrainingState) -> None:
+    def _load_start(self, state: Trained) -> None:
         asked = self._asked
         start = _all(Trace(asked["start"]).init())
         # What was not recorded begins as the program itself made it, whatever skipped steps have done to it since.
@@ -157,7 +157,7 @@ class Replayed(StandIn):
         if asked.get("random_seed") is not None:
             _seed(1000 * asked["random_seed"] + rank_and_world_size()[0])
 
-    def _load_followed(self, state: TrainingState, number: int) -> None:
+    def _load_followed(self, state: Trained, number: int) -> None:
         follow = Trace(self._asked["follow"]) if self._asked.get("follow") else None
         if follow is None or number not in follow.step_numbers:
             return
@@ -178,8 +178,6 @@ class Replayed(StandIn):
     def after_update(self, section: Section, number: int) -> None:
         """Checks that the step took its whole shard, and leaves what is known of this rank."""
         self._within_step, self._ended = False, number + 1
-        if self._state is not None:
-            self._state.global_step += 1
         if number not in self._steps:
             return
         self._leave_forward(number)
@@ -210,28 +208,33 @@ class Replayed(StandIn):
         self._watch_makers()
         self._watch_loaders()
 
-    def _training_state(self, sections: Sequence[Section]) -> TrainingState:
+    def _trained(self, sections: Sequence[Section]) -> Trained:
         if self._state is None:
+            # Under the recording's names, before anything is recorded under the program's own.
+            for section in sections:
+                section.name = (self._asked.get("sections") or {}).get(section.name, section.name)
+            state = Trained(sections)
             # In this order: an optimizer makes its slots in the dtype that its parameters have when it does.
-            section = the_one(sections)
-            model = joined(section.models)
             if self._widened is not None:
-                widen_module(model)
+                widen_module(state.model)
             if self._asked["rounded"]:
-                round_hyper_parameters(section.optimizer)
-                round_momenta(model, self._asked.get("moved_statistics"))
-            # What is not loaded begins as the program makes it, the first step of its optimizer included.
-            if _has_slots(self._asked):
-                make_lazy_state(section.optimizer)
-            self._state = TrainingState(model, section.optimizer)
-            self._own = own_values(model)
+                round_momenta(state.model, self._asked.get("moved_statistics"))
+            for section in state.sections:
+                if self._asked["rounded"]:
+                    round_hyper_parameters(section.optimizer)
+                # What is not loaded begins as the program makes it, the first step of its optimizer included.
+                if _has_slots(self._asked):
+                    make_lazy_state(section.optimizer)
+            self._state, self._own = state, own_values(state.model)
         return self._state
 
     def _recorded(self) -> RecordedBatches:
         if self._batches is None:
             # Made when first asked for: until the process group is there, a rank does not know which shard is its own.
             like = self._shard(self._steps[0]) or {}
-            self._batches = RecordedBatches(self._shard, like, self._batch, rank_and_world_size()[1])
+            self._batches = RecordedBatches(
+                self._shard, like, self._batch, rank_and_world_size()[1], self._asked.get("fed") or {}
+            )
         return self._batches
 
     def _shard(self, step: int) -> State | None:

@@ -24,7 +24,9 @@ class Section:
     Attributes:
       optimizer: as given.
       name: by which its quantities go where several optimizers train: the program's variable, or "optimizer<order>".
-      models: dict of prefix to bare module, outermost first; one module has the prefix "".
+      models: dict of prefix to bare module, outermost first; one module has the prefix "", unless other optimizers train
+        other ones.
+      alone: whether no other optimizer trains another module.
       updates: number of steps that it made.
     """
 
@@ -34,6 +36,7 @@ class Section:
         self.name = f"optimizer{order}"
         self.named = False
         self.models: dict[str, nn.Module] = {}
+        self.alone = True
         self.updates = 0
         self.nested = 0
         self.hooks: list[Any] = []
@@ -105,10 +108,10 @@ class Section:
         # No module any more says nothing of those that were there: what was found before stays, with its names.
         if not roots or [id(each) for each in roots] == [id(each) for each in self.models.values()]:
             return
-        if len(roots) == 1:
+        if len(roots) == 1 and self.alone:
             self.models = {"": roots[0]}
             return
-        names = [name_of(module, frame) or f"model{number}" for number, module in enumerate(roots)]
+        names = [name_of(module, frame) or f"model{self.order or ''}{number}" for number, module in enumerate(roots)]
         self.models = {f"{name}.": module for name, module in zip(names, roots, strict=True)}
 
     def find_name(self, frame: FrameType | None) -> None:
@@ -129,12 +132,29 @@ def masters_of(optimizer: Optimizer) -> dict[int, Tensor]:
     return {id(weight): master for weight, master in pairs}
 
 
-def name_uniquely(sections: Sequence[Section]) -> None:
-    """Gives each of several optimizers a name of its own."""
+def name_uniquely(sections: Sequence[Section], frame: FrameType | None = None) -> None:
+    """Gives each of several optimizers, and each of several modules that they train, a name of its own.
+
+    Args:
+      sections: of all optimizers.
+      frame: the program's, whose variables name modules.
+    """
     names: set[str] = set()
     for section in sections:
         section.name = section.name if section.name not in names else f"{section.name}_{section.order}"
         names.add(section.name)
+    roots = {id(model): model for section in sections for model in section.models.values()}
+    if len(sections) < 2 or len(roots) < 2:
+        return
+    # By module, for two optimizers may train one. A name that was given stays: weights are recorded under it.
+    prefixes = {id(model): prefix for section in sections for prefix, model in section.models.items() if prefix}
+    for number, (key, model) in enumerate(roots.items()):
+        name = prefixes.get(key) or f"{name_of(model, frame) or f'model{number}'}."
+        others = {prefix for other, prefix in prefixes.items() if other != key}
+        prefixes[key] = name if name not in others else f"{name.rstrip('.')}_{number}."
+    for section in sections:
+        section.alone = False
+        section.models = {prefixes[id(model)]: model for model in section.models.values()}
 
 
 def all_modules() -> list[nn.Module]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter  # no public form
 from torch.optim import Optimizer
 
 HOOK_TABLES = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
@@ -57,7 +58,8 @@ def make_lazy_state(optimizer: Optimizer) -> None:
     """
     if optimizer.state:
         return
-    with _unchanged(optimizer):
+    # A forward pass may have kept weights for its backward pass, which refuses others, and these are the same again then.
+    with _unsafe_preserve_version_counter(_trained(optimizer)), _unchanged(optimizer):
         states = optimizer.state = _States()
         try:
             optimizer.step()
@@ -66,9 +68,13 @@ def make_lazy_state(optimizer: Optimizer) -> None:
     optimizer.state = defaultdict(dict, {each: dict(state.first) for each, state in states.items() if state.first})
 
 
+def _trained(optimizer: Optimizer) -> tuple[Tensor, ...]:
+    return tuple(each for group in optimizer.param_groups for each in group["params"] if each.requires_grad)
+
+
 @contextlib.contextmanager
 def _unchanged(optimizer: Optimizer) -> Iterator[None]:
-    parameters = [each for group in optimizer.param_groups for each in group["params"] if each.requires_grad]
+    parameters = _trained(optimizer)
     kept = [(each, each.detach().clone(), each.grad) for each in parameters]
     settings = [
         {name: copy.deepcopy(v) for name, v in group.items() if name != "params"} for group in optimizer.param_groups

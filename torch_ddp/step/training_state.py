@@ -104,14 +104,14 @@ class TrainingState:
         """
         sections = {key: value for key, value in state.items() if section_of(key)}
         slots_of_parts = {key: value for part in self.parts for key, value in part.slots()}
-        _overwrite(slots_of_parts, {key: value for key, value in sections.items() if quantity_of(key) != "state"})
+        overwrite(slots_of_parts, {key: value for key, value in sections.items() if quantity_of(key) != "state"})
         own = {text: value for text, value in state.items() if text not in sections}
         load_weights(self.trained, _by_name(select(own, "var", "stat")))
         slots = self._slots()
         # A parameter that nobody gave the optimizer has no slots to load: that it does not move tells.
-        _overwrite(slots, {text: v for text, v in select(own, "slot").items() if text in slots or self._trains(text)})
+        overwrite(slots, {text: v for text, v in select(own, "slot").items() if text in slots or self._trains(text)})
         averages = {trace_name("ema", name): value for name, value in self.update.averages.items()}
-        _overwrite(averages, select(own, "ema"))
+        overwrite(averages, select(own, "ema"))
         if self.mixed:
             # Loaded were the masters; what the model computes with is their rounding.
             self.mixed.follow()
@@ -142,7 +142,12 @@ def _by_name(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 @torch.no_grad()
-def _overwrite(known: Mapping[str, Tensor], given: Mapping[str, np.ndarray]) -> None:
+def overwrite(known: Mapping[str, Tensor], given: Mapping[str, np.ndarray]) -> None:
+    """Copies arrays into tensors of the same trace names.
+
+    Raises:
+      TorchDdpError: one is not known, or has another shape.
+    """
     for name, value in given.items():
         if name not in known or tuple(known[name].shape) != value.shape:
             what = "an average that is kept" if quantity_of(name) == "ema" else "a slot of this optimizer"

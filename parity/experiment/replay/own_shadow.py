@@ -10,8 +10,8 @@ import numpy as np
 
 from parity.experiment.replay.free_run import start_of
 from parity.experiment.replay.port import ReplayedPort
-from parity.experiment.replay.program import only_part, port_of, training_of
-from parity.experiment.replay.script import Part, parts_of
+from parity.experiment.replay.program import launched_part, port_of, training_of
+from parity.experiment.replay.script import Part
 from parity.experiment.runs import REPLICAS
 from parity.experiment.sides.launched import LaunchedProgram
 from parity.experiment.spec import FORWARD, Progress, silent
@@ -51,7 +51,7 @@ def make_shadow(recorded: Path, command: Sequence[str], tick: Progress = silent,
 
     Counterpart: tf_towers.shadow
     """
-    part = only_part(parts_of(Trace(recorded), any_combination=True))
+    part = launched_part(Trace(recorded))
     with tempfile.TemporaryDirectory(prefix="parity-shadow-") as name:
         out = Path(name)
         with contextlib.closing(LaunchedProgram(command, training_of(part), out, silence)) as program:

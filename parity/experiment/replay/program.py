@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from parity.experiment.replay.port import Port
-from parity.experiment.replay.script import Part, ReplayError, parts_of
+from parity.experiment.replay.script import Part, ReplayError, as_one, parts_of
 from parity.experiment.replay.session import replay
 from parity.experiment.sides.kept_program import DESCRIPTION_FILE, KeptProgram
 from parity.experiment.sides.launched import LaunchedProgram, Recorded
@@ -50,7 +50,7 @@ def replay_program(
       ReplayError: as of `replay`, or the recording has several optimizers.
       SideFailed: the program does not run, or cannot be given what was recorded.
     """
-    part = only_part(parts_of(Trace(recorded, whole=False), any_combination=True))
+    part = launched_part(Trace(recorded, whole=False))
     with contextlib.closing(LaunchedProgram(command, training_of(part), out, silence)) as program:
         result = replay(recorded, port_of(part, silence), mapping_file, out, tick, in_detail, levels, program)
         return replace(result, notes=[*result.notes, *program.notes])
@@ -81,7 +81,7 @@ def record_like(
       ReplayError: as of `replay_program`.
       SideFailed: as of `replay_program`.
     """
-    part = only_part(parts_of(Trace(recorded, whole=False), any_combination=True))
+    part = launched_part(Trace(recorded, whole=False))
     runs = out / RUNS
     # At once: where a launch fails, no older runs are to be taken for this program's.
     shutil.rmtree(runs, ignore_errors=True)
@@ -127,7 +127,7 @@ def compare_kept(
       in_detail: as of `replay_program`.
       tick: as of `replay_program`.
     """
-    part = only_part(parts_of(Trace(recorded, whole=False), any_combination=True))
+    part = launched_part(Trace(recorded, whole=False))
     own = candidate / RUNS / MAPPING_OF_RUNS
     with tempfile.TemporaryDirectory(prefix="parity-compare-") as name:
         program = KeptProgram(candidate / RUNS, training_of(part), Path(name))
@@ -138,8 +138,12 @@ def compare_kept(
 
 def training_of(part: Part) -> Recorded:
     """Returns what a program is to train on."""
+    shapes = {name: list(entry["shape"]) for name, entry in part.trace.variables.items()}
+    sections = {
+        name: [shapes[each] for each in part.trace.facts["sections"][name]["parameters"]] for name in part.sections
+    }
     rates = {str(number): part.rate(number) for number in part.steps if part.recorded_rate(number) is not None}
-    return Recorded(part.steps[0], part.towers, bool(part.facts.get("clipped")), rates)
+    return Recorded(part.steps[0], part.towers, bool(part.facts.get("clipped")), rates, sections, part.fed())
 
 
 def port_of(part: Part, silence: float) -> Port:
@@ -155,15 +159,18 @@ def _digest(recorded: Path) -> str:
     return digest.hexdigest()
 
 
-def only_part(parts: Sequence[Part]) -> Part:
-    """Returns the part of a recording with one optimizer.
+def launched_part(trace: Trace) -> Part:
+    """Returns what of a recording a program that is launched as it is repeats.
 
     Raises:
-      ReplayError: it has several.
+      ReplayError: it is a script of TensorFlow with several optimizers.
     """
-    if len(parts) == 1:
-        return parts[0]
-    raise ReplayError(
-        f"replay: expected a recording with one optimizer for a program that is launched as it is, got {len(parts)}: "
-        f"{', '.join(part.name for part in parts)}. Replay its parts with --torch and --loss OPTIMIZER=MODULE:FUNCTION."
-    )
+    parts = parts_of(trace, any_combination=True)
+    # Their float64 shadow has a free run of each by itself, and a program trains all at once.
+    if len(parts) > 1 and not parts[0].of_torch:
+        raise ReplayError(
+            "replay: expected a recording with one optimizer for a program that is launched as it is, got "
+            f"{len(parts)}: {', '.join(part.name for part in parts)}. Replay its parts with --torch and --loss "
+            "OPTIMIZER=MODULE:FUNCTION."
+        )
+    return as_one(parts)

@@ -1,6 +1,6 @@
 """Reads a recorded trace as one optimizer's training: a script with several has a section for each."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -59,6 +59,7 @@ class Part:
       held: names of variables that are neither weights nor statistics, and that the port holds: what is on the way to a
         statistic, as a count is. They are loaded, and not judged.
       averaged: whether the moving averages of the weights are part of it.
+      sections: names of the optimizers that it is of, each with its names in the trace; () where it is of one.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Part:
     aside: Literal["", "weights", "inputs"] = ""
     held: frozenset[str] = frozenset()
     averaged: bool = False
+    sections: tuple[str, ...] = ()
 
     def averaging(self) -> "Part":
         """Returns the part with its moving averages, unless they race with the update and so are others in every run.
@@ -148,7 +150,8 @@ class Part:
         No optimizer of TensorFlow's fills a slot with different numbers: such come from a checkpoint.
         """
         start = self.before(self.steps[0])
-        if self.facts.get("skipped_steps") or int(start.get(GLOBAL_STEP, np.zeros(()))) != 0:
+        counts = [value for text, value in start.items() if _without_section(text) == GLOBAL_STEP]
+        if self.facts.get("skipped_steps") or any(int(count) for count in counts):
             return False
         # One number throughout: what an initialiser of a slot writes.
         filled = [value for value in select(start, "slot").values() if value.size]
@@ -168,6 +171,8 @@ class Part:
         # steps.
         last = self.trace.step(number - 1) if number else self.trace.init()
         state = {own: last.read(text) for text, own in self._own(last) if quantity_of(own) != "state"}
+        for name in self.sections:
+            state.update(self._slots_before(number, name))
         now = self.trace.step(number)
         counters = {own: now.read(text) for text, own in self._own(now) if quantity_of(own) == "state"}
         if self.name:
@@ -177,6 +182,25 @@ class Part:
             {trace_name("stat", names[own]): value for own, value in counters.items() if names[own] in self.held}
         )
         return self._moved({**state, **counters}, number)
+
+    def _slots_before(self, number: int, section: str) -> Tensors:
+        """What one of several optimizers keeps before a step: what the last step has left that it made."""
+        for earlier in range(number - 1, -1, -1):
+            file = self.trace.step(earlier)
+            # Also where it keeps none: an optimizer that has stepped has its learning rate there.
+            if section_prefix(section) + LEARNING_RATE in file:
+                return {text: file.read(text) for text in file.names("slot") if section_of(text) == section}
+        file = self.trace.init()
+        return {text: file.read(text) for text in file.names("slot") if section_of(text) == section}
+
+    def fed(self) -> dict[str, list[int]]:
+        """Returns the numbers of the steps that are fed each input, of several optimizers; one is fed all in every step."""
+        found: dict[str, list[int]] = {}
+        for number in self.steps if self.sections else ():
+            owned = (self.own(text) for text in self.trace.step(number).names("feed"))
+            for name in sorted({parse_key(text).name for text in owned if text is not None}):
+                found.setdefault(name, []).append(number)
+        return found
 
     def batch(self, number: int) -> Tensors:
         """Returns a whole batch, dict of "feed/<input>" to array, the towers' pieces put together."""
@@ -204,8 +228,11 @@ class Part:
 
     def recorded_rate(self, number: int) -> float | None:
         """Returns the learning rate of a step where it was recorded with it."""
-        file, text = self.trace.step(number), self.prefix + LEARNING_RATE
-        return float(file.read(text)) if text in file else None
+        file = self.trace.step(number)
+        texts = [section_prefix(name) + LEARNING_RATE for name in self.sections or (self.name,)]
+        rates = [float(file.read(text)) for text in texts if text in file]
+        # Of several optimizers that step at once none stands for all.
+        return rates[0] if len(rates) == 1 else None
 
     def training(self, mapping: Mapping) -> dict[str, Any]:
         """Returns what a torch side is told of the training that was recorded, the table `recorded` of what it prepares.
@@ -231,6 +258,9 @@ class Part:
     def own(self, text: str) -> str | None:
         """Returns a trace's name as this part has it, or None where it is another optimizer's."""
         section = section_of(text)
+        if section and section in self.sections:
+            # A batch is that of all optimizers that train on it.
+            return text if quantity_of(text) != "feed" else _without_section(text)
         if not section:
             return text
         return text[len(self.prefix) :] if section == self.name else None
@@ -285,6 +315,20 @@ def parts_of(trace: Trace, any_combination: bool = False) -> list[Part]:
     return parts
 
 
+def as_one(parts: Sequence[Part]) -> Part:
+    """Returns all parts of a recorded program of PyTorch as one: of several optimizers each has its names in the trace."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    steps = sorted({number for part in parts for number in part.steps})
+    facts = {**first.facts, "clipped": any(part.facts.get("clipped") for part in parts)}
+    return Part("", first.trace, facts, steps, None, set(), sections=tuple(part.name for part in parts))
+
+
+def _without_section(text: str) -> str:
+    return str(parse_key(text)._replace(section=""))
+
+
 def _trained(trace: Trace, number: int, section: str) -> set[str]:
     own = (key.name for key in trace.step(number).keys("grad") if key.section == section)
     return {name.removesuffix(ROW_VALUES).removesuffix(ROW_INDICES) for name in own}
@@ -304,7 +348,7 @@ def _kept(part: Part, file: TensorFile, before: Tensors, draws: dict[str, str]) 
             part.left.add(key.quantity)
         elif key.quantity == "feed" and not file.shape(text):
             part.left.add(f"the scalar feed {key.name}")
-        elif part.name and own == GLOBAL_STEP:
+        elif (part.name or part.sections) and _without_section(own) == GLOBAL_STEP:
             part.left.add("global_step, which several optimizers count")
         # Another optimizer's variable: the port must leave it as it was, whatever the script did with it in this run.
         elif part.trained is not None and key.quantity == "var" and key.name not in part.trained:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,18 @@ import numpy as np
 from parity.record.combination import given_as_clipped
 from parity.record.launch import Program
 from parity.record.merge import Ranks, merge, read_ranks
-from parity.trace import GLOBAL_STEP, Trace, TraceWriter, batch_input, parse_key, quantity_of, select, trace_name
+from parity.trace import (
+    GLOBAL_STEP,
+    ROW_INDICES,
+    ROW_VALUES,
+    Trace,
+    TraceWriter,
+    batch_input,
+    parse_key,
+    quantity_of,
+    select,
+    trace_name,
+)
 from parity.trace.arrays import Tensors
 from parity.worker.failures import SideFailed, failure, last_lines, last_words, task_of, telling_stacks
 from parity.worker.process import LOG_LINES, STACK_LINES, STACK_SECONDS
@@ -33,6 +45,7 @@ NOT_OF_A_PROGRAM = ("noise", "cut", "uncut", "detached")
 # Of a run of the side's own, and not of the request that its ranks get.
 OF_THE_PARENT = ("out", "prepared", "quantities", "evaluation", *NOT_OF_A_PROGRAM)
 DIFFERING_STEPS = "steps_where_ranks_differ"  # fact, of steps
+COUNT = parse_key(GLOBAL_STEP)
 OF_TOWERS = frozenset(["loss", "tower_grad", "tower_clip"])
 HAZARD = "{name} in the program: {evidence}"
 IN_HALF = "the program casts to {what} ({place}), where nothing is widened to float64: that keeps it from level 1"
@@ -49,12 +62,16 @@ class Recorded(NamedTuple):
       towers: how many there are.
       clipped: whether its gradients were clipped after they were combined.
       rates: dict of step to its learning rate.
+      sections: of several optimizers dict of name to the shapes of what it trains, in order.
+      fed: of several optimizers dict of input to the numbers of the steps that are fed it.
     """
 
     first: int
     towers: int
     clipped: bool
     rates: Mapping[str, float]
+    sections: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({})
+    fed: Mapping[str, Sequence[int]] = MappingProxyType({})
 
 
 class LaunchedProgram:
@@ -122,6 +139,7 @@ class LaunchedProgram:
                 f"expected {self._recorded.towers} ranks, one for each recorded tower, or a single one, got "
                 f"{first['ranks']}. Launch as many, e.g. with torchrun --nproc_per_node {self._recorded.towers}.",
             )
+        first["sections"] = named_sections(self._recorded.sections, first)
         # On its own data: what stands in for that hides, as of ranks that read the same.
         self.notes += [HAZARD.format(**each) for each in trace.facts.get("hazards", [])]
         facts = self._facts(trace)
@@ -133,6 +151,8 @@ class LaunchedProgram:
             if arguments.get(name):
                 self._refuse(f"run with {name}")
         steps, first = list(arguments["steps"]), self._recorded.first
+        if self._recorded.sections and steps[0] != first:
+            self._refuse("make one of the steps of several optimizers without those before it")
         asked = {**json.loads(arguments["prepared"]), "first": first}
         asked.update((name, value) for name, value in arguments.items() if name not in OF_THE_PARENT)
         # A program comes to a step by the steps before, on numbers of its own, as its schedule counts.
@@ -161,9 +181,11 @@ class LaunchedProgram:
     ) -> None:
         """Leaves a trace as a side does: with recorded numbers of steps, given names of inputs, quantities asked for."""
         steps, keep = list(arguments["steps"]), set(arguments["quantities"])
-        if len(trace.facts.get("sections") or {}) > 1:
+        several = bool(self._recorded.sections)
+        if not several and len(trace.facts.get("sections") or {}) > 1:
             raise SideFailed(
-                TORCH_SIDE, "expected a program with one optimizer that trains, got several. Prove it by its parts."
+                TORCH_SIDE,
+                "expected a program with one optimizer that trains, as was recorded, got several. Prove it by its parts.",
             )
         # The program counts its own steps, those that it skipped among them; the recording goes on from what it had
         # made.
@@ -186,7 +208,11 @@ class LaunchedProgram:
             tensors = joined_towers(
                 {name: v for name, v in tensors.items() if quantity_of(name) not in {"feed", *alone}}
             )
-            tensors[GLOBAL_STEP] = np.array(made + number - steps[0], np.int64)
+            tensors = _in_sections(tensors, trace.facts.get("section", "")) if several else tensors
+            # Of several optimizers each counts its own.
+            tensors = {name: v for name, v in tensors.items() if parse_key(name)._replace(section="") != COUNT}
+            if not several:
+                tensors[GLOBAL_STEP] = np.array(made + number - steps[0], np.int64)
             # In the names of the reference: what the ranks saw is in the program's own, and may be in another layout.
             tensors.update(self._fed(feeds, number, asked["precision"]))
             writer.step(number, {name: value for name, value in tensors.items() if quantity_of(name) in keep})
@@ -352,12 +378,53 @@ def prepared_as(described: Mapping[str, Any], recorded: Recorded, arguments: Map
         "moved_statistics": dict(arguments.get("case", {}).get("moved_statistics") or {}),
         "rates": dict(recorded.rates),
     }
+    if recorded.sections:
+        steps = {name: [number - recorded.first for number in numbers] for name, numbers in recorded.fed.items()}
+        asked.update(sections=described["sections"], fed=steps)
     return {
         "facts": {**described["facts"], "precision": arguments["precision"], "slots": described["slots"]},
         "variables": dict(described["variables"]),
         "prepared": json.dumps(asked, sort_keys=True),
         "initial_slots": described["initial_slots"],
         "own_values": described["own_values"],
+    }
+
+
+def named_sections(recorded: Mapping[str, Sequence[Sequence[int]]], described: Mapping[str, Any]) -> dict[str, str]:
+    """Returns dict of a program's optimizer to the recorded one that it stands for: by name, else by what it alone trains.
+
+    Args:
+      recorded: as of `Recorded.sections`.
+      described: of the program, as `torch_ddp.record.described` leaves it.
+
+    Raises:
+      SideFailed: several were recorded, and which is which cannot be told.
+    """
+    variables = dict(described["variables"])
+    own = {name: sorted(variables[each]["shape"] for each in names) for name, names in described["sections"].items()}
+    found = {name: name for name in recorded if name in own}
+    for name, shapes in recorded.items():
+        wanted = sorted(map(list, shapes))
+        fitting = [each for each, held in own.items() if each not in found and held == wanted]
+        if name not in found.values() and len(fitting) == 1:
+            found[fitting[0]] = name
+    if len(recorded) != len(found):
+        raise SideFailed(
+            TORCH_SIDE,
+            f"expected optimizers like the recorded {', '.join(recorded)}, by their variables' names or the shapes of what "
+            f"they train, got {', '.join(own)}. Give them the recorded names.",
+        )
+    return found
+
+
+def _in_sections(tensors: Mapping[str, Any], section: str) -> Tensors:
+    """Returns tensors with the one optimizer's name that has trained: where it was the only one, they are without."""
+    if not section:
+        return dict(tensors)
+    shared = {"var", "stat", "ema", "feed"}
+    return {
+        str(key._replace(section=section) if key.quantity not in shared else key): value
+        for key, value in ((parse_key(text), value) for text, value in tensors.items())
     }
 
 
@@ -370,7 +437,13 @@ def joined_towers(tensors: Mapping[str, Any]) -> Tensors:
     for text, value in tensors.items():
         key = parse_key(text)
         name = str(key._replace(tower=key.tower.partition(".")[0]))
-        found[name] = found[name] + value if name in found else value
+        if name not in found:
+            found[name] = value
+        elif name.endswith((ROW_INDICES, ROW_VALUES)):
+            # Rows behind each other: those that are there twice add up.
+            found[name] = np.concatenate([found[name], value])
+        else:
+            found[name] = found[name] + value
     return found
 
 
