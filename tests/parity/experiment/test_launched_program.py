@@ -14,6 +14,7 @@ from parity.experiment.sides.launched import (
     _with_clipped,
     _without_clipped,
     joined_towers,
+    named_sections,
     prepared_as,
 )
 from parity.trace import Trace, TraceWriter
@@ -97,6 +98,44 @@ def test_what_only_a_step_of_the_tools_own_can_do_is_refused(tmp_path, request_n
 def test_micro_batches_of_a_rank_add_up():
     tensors = {"loss/0.0": np.array(1.0), "loss/0.1": np.array(2.0), "loss/1": np.array(5.0), "var/w": np.array(7.0)}
     assert joined_towers(tensors) == {"loss/0": 3.0, "loss/1": 5.0, "var/w": 7.0}
+
+
+def test_rows_of_micro_batches_stand_behind_each_other():
+    tensors = {
+        "tower_grad/0.0/table.indices": np.array([4, 1]),
+        "tower_grad/0.1/table.indices": np.array([4]),
+        "tower_grad/0.0/table.values": np.array([[1.0], [2.0]]),
+        "tower_grad/0.1/table.values": np.array([[3.0]]),
+    }
+    found = {name: value.tolist() for name, value in joined_towers(tensors).items()}
+    assert found == {"tower_grad/0/table.indices": [4, 1, 4], "tower_grad/0/table.values": [[1.0], [2.0], [3.0]]}
+
+
+DESCRIBED = {
+    "variables": [["a", {"shape": [2]}], ["b", {"shape": [3]}], ["c", {"shape": [3]}]],
+    "sections": {"optimizer": ["a"], "other": ["b", "c"], "idle": []},
+}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "found"),
+    [
+        ({}, {}),
+        ({"optimizer": [[2]], "other": [[3], [3]]}, {"optimizer": "optimizer", "other": "other"}),
+        ({"optimizer": [[2]], "d_opt": [[3], [3]]}, {"optimizer": "optimizer", "other": "d_opt"}),
+        ({"g_opt": [[2]], "d_opt": [[3], [3]]}, {"optimizer": "g_opt", "other": "d_opt"}),
+    ],
+)
+def test_optimizers_are_told_apart_by_name_and_by_what_they_train(recorded, found):
+    assert named_sections(recorded, DESCRIBED) == found
+
+
+@pytest.mark.parametrize("shapes", [[[2], [3]], [[4]]])
+def test_optimizers_that_cannot_be_told_apart_are_said(shapes):
+    with pytest.raises(
+        SideFailed, match=r"expected optimizers like the recorded g_opt, .*, got optimizer, other, idle"
+    ):
+        named_sections({"g_opt": shapes}, DESCRIBED)
 
 
 def test_what_the_optimizer_is_given_is_the_combined_gradient_where_the_reference_does_not_clip():

@@ -216,3 +216,20 @@ def test_arrays_that_only_look_like_a_batch_are_refused():
 def test_an_array_that_would_be_a_micro_batch_is_the_programs_own():
     own = torch.zeros(2, dtype=torch.int64)
     assert recorded(labels=LABELS).in_place_of_array(own) is own
+
+
+def test_an_input_that_some_steps_are_not_fed_is_taken_by_those_that_are():
+    steps = {0: np.full(4, 1.0), 2: np.full(4, 2.0), 3: np.full(4, 3.0)}
+    shards = {number: {"x": value} for number, value in steps.items()} | {1: {"features": np.zeros(4)}}
+    batches = RecordedBatches(shards.get, shards[0], fed={"x": [0, 2, 3]})
+    assert batches.in_place_of((torch.zeros(4),))[0][0].item() == 1.0
+    batches.check(0)
+    batches.check(1)
+    # Read ahead: of the step that is fed next.
+    assert batches.in_place_of((torch.zeros(4),))[0][0].item() == 2.0
+    batches.check(2)
+    with pytest.raises(TorchDdpError, match="expected step 3 to take its whole shard of 'x'"):
+        batches.check(3)
+    batches.restart(3)
+    assert batches.in_place_of((torch.zeros(4),))[0][0].item() == 3.0
+    assert batches.in_place_of((torch.full((4,), 9.0),))[0][0].item() == 9.0

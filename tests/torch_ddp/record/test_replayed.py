@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -154,9 +155,37 @@ def test_what_cannot_be_given_is_left_for_the_parent_to_say(replayed, section, t
     assert refused["type"] == "TorchDdpError"
 
 
-def test_a_program_with_several_optimizers_is_refused(replayed, section):
-    with pytest.raises(TorchDdpError, match=r"expected a program with one optimizer .*, got 2 of them"):
-        replayed().before_forward(0, [section, section])
+def test_a_program_whose_optimizer_is_of_no_module_is_refused(replayed, section):
+    section.models = {}
+    with pytest.raises(
+        TorchDdpError, match="expected a program with an optimizer over a module's parameters, got none"
+    ):
+        replayed().before_forward(0, [section])
+
+
+def test_several_optimizers_get_their_slots_and_counters_under_the_names_of_the_recording(replayed):
+    models = [torch.nn.Linear(2, 1, bias=False) for _ in range(2)]
+    sections = [Section(torch.optim.Adam(model.parameters()), number) for number, model in enumerate(models)]
+    for name, section, model in zip("ab", sections, models, strict=True):
+        section.name, section.models = f"optimizer_{name}", {f"{name}.": model}
+    moments = np.array([[0.5, 0.25]], np.float32)
+    state = {
+        "var/a.weight": WEIGHT,
+        "var/b.weight": 2 * WEIGHT,
+        "section/first/slot/exp_avg/a.weight": moments,
+        "section/second/slot/exp_avg/b.weight": 3 * moments,
+        "section/second/state/global_step": np.array(7),
+    }
+    stand_in = replayed(steps=(0,), recorded_counters=True, sections={"optimizer_a": "first", "optimizer_b": "second"})
+    folder = Path(stand_in.request.ranks).parent
+    write_init(folder / "start", state)
+    write_states(folder / "follow", [(0, state)])
+    stand_in.before_forward(0, sections)
+    kept = [section.optimizer.state[model.weight] for section, model in zip(sections, models, strict=True)]
+    assert [section.name for section in sections] == ["first", "second"]
+    assert [model.weight.tolist() for model in models] == [WEIGHT.tolist(), (2 * WEIGHT).tolist()]
+    assert [each["exp_avg"].tolist() for each in kept] == [moments.tolist(), (3 * moments).tolist()]
+    assert [float(each["step"]) for each in kept] == [0.0, 7.0]
 
 
 def test_what_ends_a_process_is_left_for_the_parent(tmp_path, monkeypatch, capsys):
