@@ -12,6 +12,7 @@ from parity.diagnose.detectors.aggregation import (
     sum_instead_of_mean,
 )
 from parity.diagnose.detectors.clipping import clipped_before_combining, clipping_rule, weight_limit
+from parity.diagnose.detectors.clipping_place import clipped_elsewhere
 from parity.diagnose.detectors.cross_entropy import cross_entropy_variant
 from parity.diagnose.detectors.forward import (
     activation_factor,
@@ -85,6 +86,7 @@ HYPOTHESES: tuple[Callable[[FirstDifference, Evidence], Cause | None], ...] = (
     response_normalisation,
     rows_without_gradient,
     clipped_before_combining,
+    clipped_elsewhere,
     sum_instead_of_mean,
     some_towers,
     lost_in_some_towers,

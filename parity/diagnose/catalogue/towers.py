@@ -116,6 +116,9 @@ ROWS: tuple[CauseInfo, ...] = (
                 "clip as the graph does: by this norm on both sides, or on neither",
             ),
             "rule": Wording("the candidate {candidate} where the reference {reference}", _CLIP_ALIKE),
+            "place": Wording(
+                "of the gradients the candidate clips {candidate}, the reference {reference}", _CLIP_ALIKE
+            ),
             "in every rank": Wording(
                 "the candidate clips before the ranks are combined: it {rule} in every rank", _CLIP_ALIKE
             ),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
+from parity.diagnose.detectors.clipping_place import clipped_elsewhere
 from parity.diagnose.detectors.single_towers import by_elements
 from parity.diagnose.evidence import (
     CLOSE,
@@ -123,7 +124,8 @@ def some_towers(first: FirstDifference, evidence: Evidence) -> Cause | None:
     # All alike: then it is one factor of everything, which `gradient_factor` names with what it usually stands for.
     if max(weights) - min(weights) <= evidence.close * max(abs(each) for each in weights):
         return None
-    return cause_of_towers(weights, evidence.close)
+    # Clipping by itself makes each rank count by a number of its own.
+    return None if clipped_elsewhere(first, evidence) else cause_of_towers(weights, evidence.close)
 
 
 def follow_other_losses(weights: list[float], evidence: Evidence, step: int) -> bool:
