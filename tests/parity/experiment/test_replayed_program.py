@@ -80,6 +80,46 @@ for epoch in range(args.epochs):
 """
 
 
+TWO_OPTIMIZERS = """
+import argparse
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--alone", action="store_true")
+args = parser.parse_args()
+dist.init_process_group("gloo")
+torch.manual_seed(1)
+encoder, decoder = nn.Linear(5, 3), nn.Linear(3, 5)
+optimizers = [torch.optim.Adam(encoder.parameters(), lr=0.01), torch.optim.SGD(decoder.parameters(), lr=0.1, momentum=0.9)]
+encoding, decoding = optimizers
+torch.manual_seed(2 + dist.get_rank())
+data = TensorDataset(torch.randn(32, 5), torch.randn(32, 3))
+
+
+def average(model):
+    for each in model.parameters():
+        dist.all_reduce(each.grad)
+        each.grad /= 2
+
+
+for x, y in DataLoader(data, batch_size=8):
+    codes = encoder.forward(x)
+    encoding.zero_grad()
+    nn.functional.mse_loss(codes, y).backward()
+    average(encoder)
+    encoding.step()
+    decoding.zero_grad()
+    nn.functional.mse_loss(decoder(codes.detach()), x).backward()
+    if not args.alone:
+        average(decoder)
+    decoding.step()
+"""
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """Records the program on two ranks, with its float64 shadow; returns its command and the trace."""
@@ -106,6 +146,21 @@ def test_one_rank_on_the_whole_batch_is_the_same_as_two(recorded, tmp_path):
     alone = [word if word != "2" else "1" for word in command]
     result = replay_program(trace, [*alone, "--batch", "16", "--epochs", "4"], None, tmp_path)
     assert (result.levels["function"].verdict, result.levels["float32"].verdict) == ("same", "same")
+
+
+def test_several_optimizers_are_judged_in_one_run_each_under_its_name(tmp_path):
+    (tmp_path / "train.py").write_text(TWO_OPTIMIZERS)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(tmp_path / "train.py")]
+    trace = tmp_path / "trace"
+    with contextlib.redirect_stderr(io.StringIO()):
+        assert main(["record", "--steps", "4", "--shadow", "--out", str(trace), "--", *command]) == 0
+    right = replay_program(trace, command, None, tmp_path / "right")
+    assert (right.levels["function"].verdict, right.levels["float32"].verdict) == ("same", "same")
+    judged = {check.key for check in right.levels["function"].checks if check.verdict == "same"}
+    assert {"section/encoding/slot/exp_avg/encoder.weight", "section/decoding/grad/decoder.bias"} <= judged
+    level = replay_program(trace, [*command, "--alone"], None, tmp_path / "alone").levels["function"]
+    assert level.first_difference.check.key.startswith("section/decoding/grad/")
+    assert level.causes[0].name == "not_shared"
 
 
 def test_gradients_that_are_never_shared_are_named(recorded, tmp_path):
