@@ -204,7 +204,7 @@ Assignment = tuple[tuple[str, Unit, str], ...]
 def by_trial(
     draft: Draft,
     reference: Map[str, Array],
-    gradients_of: Callable[[Draft], Map[str, Array]],
+    gradients_of: Callable[[Draft, Sequence[Draft]], Map[str, Array]],
     tolerance: float = 0.0,
     trials: int = TRIALS,
 ) -> Draft:
@@ -216,7 +216,8 @@ def by_trial(
     Args:
       draft: what is known and guessed.
       reference: the reference's name to its gradient.
-      gradients_of: makes the candidate's gradients under an assignment, from the same state as the reference's.
+      gradients_of: makes the candidate's gradients under an assignment, from the same state as the reference's; it is given
+        those as well that are likely to be asked for next, for whom several cost little more than one.
       tolerance: so far apart gradients may be that are called equal, for a reference in float32.
       trials: at most so many are made, those first that differ from the draft in the least.
     """
@@ -224,14 +225,16 @@ def by_trial(
 
     def attempt(each: Draft) -> tuple[Draft, Gradients]:
         tried.add(_assignment(each))
-        numbers = Gradients(reference, gradients_of(each), tolerance)
+        left = [other for other in alternatives if _assignment(other) not in tried]
+        numbers = Gradients(reference, gradients_of(each, left), tolerance)
         return each.checked(numbers), numbers
 
     # Each alternative is followed as long as more guesses agree than ever before: what agrees in a trial stays joined
     # in the next. `tried` sees to it that no assignment costs a second run, so the loop ends after `trials` of them.
     first: Draft | None = None
     most = -1
-    for alternative in islice(_alternatives(draft), trials):
+    alternatives = [*islice(_alternatives(draft), trials)]
+    for alternative in alternatives:
         following: Draft | None = alternative
         while following is not None and _assignment(following) not in tried:
             if len(tried) == trials:

@@ -156,7 +156,7 @@ def moved_by_step(file: TensorFile) -> dict[str, Array]:
 
 def _by_trial(draft: Draft, ready: Ready, state: Tensors, run: str) -> Draft:
     known = _moved_by_reference(ready, run, ready.start)
-    return by_trial(draft, known, lambda tried: _moved_by_candidate(tried, ready, state))
+    return by_trial(draft, known, lambda tried, _: _moved_by_candidate(tried, ready, state))
 
 
 def _moved_by_reference(ready: Ready, run: str, start: Path) -> dict[str, Array]:

@@ -1,6 +1,6 @@
 """Lets the gradients of a recorded step decide what names and shapes leave open between a script and its port."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ class Trying(NamedTuple):
       prepare: builds the port in float64 for what was recorded; answers with the build.
       joined: makes names and layouts of a draft's mapping.
       out: folder for what is written.
+      at_once: so many assignments one run tries, a step for each: where a run is a launch, it costs more than its steps.
     """
 
     part: Part
@@ -35,6 +36,7 @@ class Trying(NamedTuple):
     prepare: Callable[[dict[str, Any]], dict[str, Any]]
     joined: Callable[[Draft], Join]
     out: Path
+    at_once: int = 1
 
 
 def decide_by_recorded(draft: Draft, trying: Trying) -> Draft:
@@ -57,28 +59,42 @@ def _by_step(draft: Draft, trying: Trying, prepared: str, number: int) -> Draft:
     source = trying.shadow or trying.part.trace
     keys = [(parse_key(text), value) for text, value in trying.part.tensors(number, source.step(number)).items()]
     known = {key.name: value for key, value in keys if key.quantity == "grad"}
-    return by_trial(
-        draft,
-        known,
-        lambda tried: _gradients(tried, trying, prepared, number),
-        0.0 if trying.shadow else IN_FLOAT32,
-    )
+    found: dict[str, dict[str, Array]] = {}
+
+    def gradients_of(tried: Draft, left: Sequence[Draft]) -> dict[str, Array]:
+        name = _name(tried)
+        if name not in found:
+            chosen = [tried, *(each for each in left if _name(each) not in found)][: trying.at_once]
+            gradients = _gradients(chosen, trying, prepared, number)
+            found.update((_name(each), own) for each, own in zip(chosen, gradients, strict=True))
+        return found[name]
+
+    return by_trial(draft, known, gradients_of, 0.0 if trying.shadow else IN_FLOAT32)
 
 
-def _gradients(draft: Draft, trying: Trying, prepared: str, number: int) -> dict[str, Array]:
+def _name(draft: Draft) -> str:
+    return repr(draft.mapping().texts())
+
+
+def _gradients(drafts: Sequence[Draft], trying: Trying, prepared: str, number: int) -> list[dict[str, Array]]:
+    """Returns the gradients of one recorded step under some assignments, by a run with a step for each."""
     part, out = trying.part, trying.out / MAPPING
-    join = trying.joined(draft)
+    joins = [trying.joined(draft) for draft in drafts]
     # Gradients need no slots, whose names the trial's optimizer does not have.
     state = select(part.before(number), *STATE_TRIED)
-    batch = translated_batch(join, part.batch(number))
+    states = [translated(join, state) for join in joins]
+    batches = [translated_batch(join, part.batch(number)) for join in joins]
+    # The numbers of other steps, where there are several: a program that is launched makes one after the other.
+    steps = [number] if len(drafts) == 1 else part.steps[: len(drafts)]
     spec = RunSpec(
         MAPPING,
         "float64",
-        write_states(out / "feeds", [(number, batch)]),
-        write_init(out / "start", translated(join, state)),
-        None,
+        write_states(out / "feeds", zip(steps, batches, strict=True)),
+        write_init(out / "start", states[0]),
+        write_states(out / "states", zip(steps, states, strict=True)) if len(drafts) > 1 else None,
         ("grad",),
-        [number],
+        steps,
     )
-    file = start_run(trying.side, silent, MAPPING, spec, out / "torch", prepared=prepared).result().step(number)
-    return {parse_key(text).name: file.read(text) for text in file.names("grad")}
+    run = start_run(trying.side, silent, MAPPING, spec, out / "torch", prepared=prepared).result()
+    files = [run.step(step) for step in steps]
+    return [{parse_key(text).name: file.read(text) for text in file.names("grad")} for file in files]

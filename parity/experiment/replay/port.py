@@ -114,7 +114,8 @@ class ReplayedPort:
                 tried = {name: value for name, value in plain.items() if name not in ("step", "watch")}
                 return self._prepare({**tried, "draws": recorded["draws"]}, "float64", "tried")
 
-            self.draft = decide_by_recorded(self.draft, Trying(part, shadow, side, prepare, joined, out))
+            at_once = 1 if port.model else len(part.steps)  # a program is launched for every run
+            self.draft = decide_by_recorded(self.draft, Trying(part, shadow, side, prepare, joined, out, at_once))
         self.mapping: Mapping = self.draft.mapping()
         recorded = part.training(self.mapping)
         self._case.update(draws=recorded["draws"], trained=recorded["trained"])

@@ -48,7 +48,7 @@ class Recorded:
         self.port, self.values, self.trials = port, values, 0
         self.known = {v.name: random.standard_normal(v.shape) * (v.name not in silent) for v in port.reference}
 
-    def gradients_of(self, draft):
+    def gradients_of(self, draft, left=()):
         self.trials += 1
         given, meant = {}, {}
         for pair in draft.mapping().pairs:
@@ -100,7 +100,7 @@ def test_a_port_with_other_gradients_keeps_what_was_guessed_and_is_unverified():
     decided = by_trial(
         draft_mapping(port.reference, port.candidate, {}),
         recorded.known,
-        lambda draft: {name: value + 0.5 for name, value in recorded.gradients_of(draft).items()},
+        lambda draft, left: {name: value + 0.5 for name, value in recorded.gradients_of(draft).items()},
     )
     assert joined(decided) == port.meant
     assert not decided.agrees
@@ -132,3 +132,20 @@ def test_a_later_step_decides_what_the_first_one_says_nothing_of(monkeypatch):
     assert first.trials and last.trials
     assert joined(decided) == port.meant
     assert all(guess.verified for guess in decided.guesses)
+
+
+def test_what_may_be_asked_for_next_is_said_so_that_a_run_can_try_several_at_once():
+    port = blocks()
+    recorded = Recorded(port, values_of(port, as_they_begin))
+    drafts = draft_mapping(port.reference, port.candidate, {})
+    asked = []
+
+    def gradients_of(draft, left):
+        asked.append((joined(draft), [joined(each) for each in left]))
+        return {name: value + 0.5 for name, value in recorded.gradients_of(draft).items()}
+
+    by_trial(drafts, recorded.known, gradients_of, trials=6)
+    # None is among those to come once it was asked for, and each that comes was among those of the first time.
+    assert all(draft not in left for draft, left in asked)
+    assert len(asked[0][1]) == 5
+    assert asked[1][0] in asked[0][1]
