@@ -143,3 +143,17 @@ def test_the_counters_of_adam_are_its_powers_of_beta():
         "beta1_power": 0.25,
         "beta2_power": 0.5625,
     }
+
+
+def test_what_an_optimizer_fills_its_slots_with_is_rounded_as_the_graph_holds_it():
+    weight = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
+    optimizer = torch.optim.Adagrad([weight], lr=0.5, initial_accumulator_value=0.1)
+    assert optimizer.state[weight]["sum"].tolist() == [0.1] * 3
+    round_hyper_parameters(optimizer)
+    assert optimizer.state[weight]["sum"].tolist() == [float(np.float32(0.1))] * 3
+    # What was computed is no number that anybody wrote.
+    weight.grad = torch.tensor([0.3, 0.7, 0.1], dtype=torch.float64)
+    optimizer.step()
+    computed = optimizer.state[weight]["sum"].tolist()
+    round_hyper_parameters(optimizer)
+    assert optimizer.state[weight]["sum"].tolist() == computed

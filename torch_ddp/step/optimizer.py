@@ -111,7 +111,8 @@ def round_hyper_parameters(optimizer: Optimizer) -> None:
     """Rounds every hyper-parameter to float32, as TensorFlow's graph holds them.
 
     Unrounded ones leave 2e-8 (a learning rate of 1e-3) to 1e-5 (a beta of 0.999) in the update: more than rounding, less
-    than a bug. Whole powers of betas are the graph's too, `Float32Beta`.
+    than a bug. Whole powers of betas are the graph's too, `Float32Beta`, and so is the number that an optimizer which has made
+    no step fills a slot with, as Adagrad its accumulators.
     """
     for group in optimizer.param_groups:
         for name, value in group.items():
@@ -121,6 +122,18 @@ def round_hyper_parameters(optimizer: Optimizer) -> None:
                 group[name] = kind(value)
             elif isinstance(value, tuple) and all(isinstance(part, float) for part in value):
                 group[name] = tuple(kind(part) for part in value)
+    for state in optimizer.state.values():
+        for value in state.values():
+            if isinstance(value, Tensor) and value.is_floating_point() and value.numel():
+                _round_filling(value)
+
+
+@torch.no_grad()
+def _round_filling(slot: Tensor) -> None:
+    # One number throughout was written there, and not computed.
+    number = slot.reshape(-1)[0].item()
+    if bool((slot == number).all()):
+        slot.fill_(_as_float32(number))
 
 
 def _as_float32(value: float) -> float:
