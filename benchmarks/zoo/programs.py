@@ -2,8 +2,8 @@
 
 Launch: ``python benchmarks/zoo/programs.py [--only NAME ...] [--tf-python PATH] [--work DIR] [--jobs N]``.
 `programs/pairs` holds scripts and right ports by an author who had not read the code that judges them. Each script is
-recorded once (``parity record --steps 5``), and its port replayed without a line of mapping: ``parity replay TRACE --
-torchrun --nproc_per_node 2 train_ddp.py``, started as their README says. Returns 0 where all are *same*.
+recorded once (``parity record --steps 5``), and its port replayed, with a mapping where the pair has one: ``parity replay
+TRACE -- torchrun --nproc_per_node 2 train_ddp.py``, started as their README says. Returns 0 where all are *same*.
 """
 
 import argparse
@@ -17,11 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ways import first_difference, last_line, parity
+from ways import LONGEST, first_difference, last_line, parity
 
 PAIRS = Path(__file__).parent / "programs" / "pairs"
 STEPS = 5
-LONGEST = 900  # seconds for one recording or replay
 
 
 class Outcome(NamedTuple):
@@ -66,7 +65,9 @@ def attempt(name: str, work: Path, tf_python: str | None) -> Outcome:
             parity(["record", "--steps", str(STEPS), "--out", str(trace), *chosen, "--", script], log)
         if (trace / "trace.json").is_file():
             log = folder / "replay.log"
+            lines = PAIRS / name / "map.toml"
             words = ["replay", str(trace), "--json", str(found), "--levels", "1,2"]
+            words += ["--map", str(lines)] if lines.is_file() else []
             parity([*words, "--", *launched(name)], log)
     except subprocess.TimeoutExpired:
         return Outcome(name, "none", {}, f"no end in {LONGEST} s", [], time.monotonic() - begun)

@@ -111,8 +111,8 @@ def round_hyper_parameters(optimizer: Optimizer) -> None:
     """Rounds every hyper-parameter to float32, as TensorFlow's graph holds them.
 
     Unrounded ones leave 2e-8 (a learning rate of 1e-3) to 1e-5 (a beta of 0.999) in the update: more than rounding, less
-    than a bug. Whole powers of betas are the graph's too, `Float32Beta`, and so is the number that an optimizer which has made
-    no step fills a slot with, as Adagrad its accumulators.
+    than a bug. Whole powers of betas are the graph's too, `Float32Beta`, and so is the number that an optimizer fills a slot
+    with before its first step, as Adagrad its accumulators.
     """
     for group in optimizer.param_groups:
         for name, value in group.items():

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 from parity.experiment.replay.script import Part
 from parity.experiment.spec import MAPPING, RunSpec, Side, silent, start_run
 from parity.mapping import Draft
-from parity.mapping.by_gradients import by_trial
+from parity.mapping.by_gradients import TRIALS, by_trial
 from parity.mapping.states import translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
 from parity.trace import Trace, parse_key, select
 from parity.trace.arrays import Array
 
 IN_FLOAT32 = 1e-3  # so far apart gradients are taken for equal that were recorded in float32
+LAUNCHES = 3  # of a program, which costs ten seconds each: names and shapes leave its user fewer lines to write than that
 STATE_TRIED = frozenset(["var", "stat"])
 
 
@@ -69,7 +70,8 @@ def _by_step(draft: Draft, trying: Trying, prepared: str, number: int) -> Draft:
             found.update((_name(each), own) for each, own in zip(chosen, gradients, strict=True))
         return found[name]
 
-    return by_trial(draft, known, gradients_of, 0.0 if trying.shadow else IN_FLOAT32)
+    trials = TRIALS if trying.at_once == 1 else LAUNCHES * trying.at_once
+    return by_trial(draft, known, gradients_of, 0.0 if trying.shadow else IN_FLOAT32, trials)
 
 
 def _name(draft: Draft) -> str:
