@@ -1,6 +1,6 @@
 """Combines gradients wrongly in whole training programs, and says what `parity replay` finds and names.
 
-Launch: ``python benchmarks/zoo/ways.py [--kind dense|sparse] [--only ID ...] [--work DIR] [--jobs N] [--page]``.
+Launch: ``python benchmarks/zoo/ways.py [--kind dense|sparse] [--only ID ...] [--work DIR] [--jobs N] [--kept] [--page]``.
 `programs/ways/ways.toml` lists passages of right programs that are replaced, with the causes that would be right to
 name; its authors had not read the code that judges them. Of the right programs that compute the same the first is recorded
 (``parity record --steps 5 --shadow``), and replayed on all of them, as they are and with each of their passages replaced:
@@ -139,15 +139,18 @@ def record(base: str, work: Path) -> None:
         parity(words, folder / "record.log")
 
 
-def attempt(planted: Planted, work: Path) -> Outcome:
-    """Replays the recording of its reference on a program."""
+def attempt(planted: Planted, work: Path, kept: bool = False) -> Outcome:
+    """Replays the recording of its reference on a program; `kept` takes the result that is there already."""
     begun, folder = time.monotonic(), work / "replays" / planted.id.replace(" ", "-")
     file = write_program(planted, folder)
     found, log = folder / "result.json", folder / "replay.log"
-    found.unlink(missing_ok=True)
+    if not kept:
+        found.unlink(missing_ok=True)
     trace = work / "references" / Path(planted.reference).stem / "trace"
     try:
-        parity(["replay", str(trace), "--json", str(found), "--timeout", "60", "--", *launched(file)], log)
+        if not found.is_file():
+            words = ["replay", str(trace), "--json", str(found), "--timeout", "60"]
+            parity([*words, "--", *launched(file)], log)
     except subprocess.TimeoutExpired:
         return Outcome(planted, "none", f"no end in {LONGEST} s", (), time.monotonic() - begun)
     seconds = time.monotonic() - begun
@@ -179,11 +182,11 @@ def line(outcome: Outcome) -> str:
     return f"{mark} {outcome.planted.id:34} {said}{wanted}   {outcome.first}   {outcome.seconds:.0f} s"
 
 
-def outcomes_of(chosen: Sequence[Planted], work: Path, jobs: int) -> Iterator[Outcome]:
+def outcomes_of(chosen: Sequence[Planted], work: Path, jobs: int, kept: bool) -> Iterator[Outcome]:
     """Yields what becomes of each program, and prints it."""
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(lambda base: record(base, work), sorted({each.reference for each in chosen})))
-        for outcome in pool.map(lambda each: attempt(each, work), chosen):
+        for outcome in pool.map(lambda each: attempt(each, work, kept), chosen):
             print(line(outcome), flush=True)
             yield outcome
 
@@ -202,14 +205,25 @@ def totals(outcomes: Sequence[Outcome]) -> list[tuple[str, int, int]]:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """Returns what is written into the page."""
-    rows = ["| program | verdict | cause first | |", "|---|---|---|---|"]
-    for each in outcomes:
-        cause = f"`{each.causes[0]}`" if each.causes else ""
-        good = "right" if each.right else f"wanted {' or '.join(f'`{name}`' for name in each.planted.causes)}"
-        rows.append(f"| {each.planted.id} | {each.verdict} | {cause} | {good} |")
+    """Returns what is written into the page: totals, and of each way the cause that is named first."""
+    wrong = [each for each in outcomes if each.planted.way != RIGHT]
+    rows = ["| way | dense | sparse |", "|---|---|---|"]
+    for way in dict.fromkeys(each.planted.way for each in wrong):
+        cells = [
+            ", ".join(_cell(each) for each in wrong if (each.planted.way, each.planted.kind) == (way, kind)) or "-"
+            for kind in ("dense", "sparse")
+        ]
+        rows.append(f"| {way.replace('_', ' ')} | {' | '.join(cells)} |")
     told = "\n".join(f"- {what}: {count} of {of}" for what, count, of in totals(outcomes))
     return f"{told}\n\n" + "\n".join(rows)
+
+
+def _cell(outcome: Outcome) -> str:
+    if outcome.verdict != "different":
+        return f"*{outcome.verdict}*"
+    if not outcome.causes:
+        return "no cause"
+    return f"`{outcome.causes[0]}`" + ("" if outcome.right else ", which is wrong")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -219,6 +233,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", default=[], metavar="ID")
     parser.add_argument("--work", type=Path, default=Path("parity-out/ways"), metavar="DIR")
     parser.add_argument("--jobs", type=int, default=1, metavar="N")
+    parser.add_argument("--kept", action="store_true", help="replay those alone of which --work has no result")
     parser.add_argument("--page", action="store_true", help="write the table into docs/method.md")
     arguments = parser.parse_args(words)
     chosen = [
@@ -226,7 +241,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for each in read_manifest()
         if arguments.kind in (None, each.kind) and (not arguments.only or each.id in arguments.only)
     ]
-    outcomes = list(outcomes_of(chosen, arguments.work.resolve(), arguments.jobs))
+    outcomes = list(outcomes_of(chosen, arguments.work.resolve(), arguments.jobs, arguments.kept))
     for what, count, of in totals(outcomes):
         print(f"{count:4} of {of:3}  {what}")
     if arguments.page:
