@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.trace import ROW_INDICES, ROW_VALUES, parse_key, select
-from parity.trace.arrays import Array, Tensors
+from parity.trace.arrays import Array, Tensors, dense_rows
+from parity.trace.keys import GRADIENTS
 
 # Sum and mean of two towers are a factor of two from each other; float16 rounds each gradient by 2^-11, half of this limit.
 SAME_COMBINATION = 1e-3
 # bfloat16 rounds by 2^-9 at most, and a mean of a few values that are rounded by less than twice that.
 ROUNDED_COMBINATION = 1e-2
 ONE_FACTOR = 1e-6  # as far as float32's rounding leaves two gradients from one multiple of each other
-COMBINED_QUANTITIES = ("tower_grad", "tower_clip", "grad", "clip")
 IN_HALF_PRECISION = 1e-5  # float32 adds up some ranks to 1e-7, float16 rounds by 3e-4 on average
 
 
@@ -85,8 +85,8 @@ def settle_clipping(tensors: Tensors, clipped_first: bool, same_before: bool = T
         given = select(tensors, "clip")
         if given and not same_before:
             # It was not clipped: the ranks' gradients became one only after they were looked at, and dense it may be.
-            changed = {_variable(text) for text in given}
-            before = {text for text in select(tensors, "grad") if _variable(text) in changed}
+            changed = {parse_key(text).variable for text in given}
+            before = {text for text in select(tensors, "grad") if parse_key(text).variable in changed}
             tensors = {text: value for text, value in tensors.items() if text not in {*given, *before}}
             tensors = {**tensors, **{_of(text, "grad"): value for text, value in given.items()}}
         return {text: value for text, value in tensors.items() if text not in select(tensors, "tower_clip")}
@@ -138,10 +138,6 @@ def _equal(ranks: Sequence[Mapping[str, Any]]) -> bool:
         set(each) == set(ranks[0]) and all(np.array_equal(value, ranks[0][text]) for text, value in each.items())
         for each in ranks[1:]
     )
-
-
-def _variable(text: str) -> str:
-    return parse_key(text).name.removesuffix(ROW_VALUES).removesuffix(ROW_INDICES)
 
 
 def _of(text: str, quantity: str) -> str:
@@ -251,14 +247,14 @@ def _dense(ranks: Sequence[Mapping[str, Any]]) -> list[Tensors]:
 
     Of a variable that has rows on one rank, all ranks' gradients have as many rows.
     """
-    found = [{text: each[text] for text in select(each, *COMBINED_QUANTITIES)} for each in ranks]
+    found = [{text: each[text] for text in select(each, *GRADIENTS)} for each in ranks]
     rows: dict[str, int] = {}
     for each in found:
         for text, value in each.items():
             key = parse_key(text)
             # Of indices the largest, and of what is dense all: as many rows as nobody needs would cost memory.
             if key.name.endswith(ROW_INDICES):
-                rows[_variable(text)] = max(rows.get(_variable(text), 0), int(np.max(value, initial=-1)) + 1)
+                rows[key.variable] = max(rows.get(key.variable, 0), int(np.max(value, initial=-1)) + 1)
             elif not key.name.endswith(ROW_VALUES) and np.ndim(value):
                 rows[key.name] = max(rows.get(key.name, 0), len(value))
     return [_without_rows(each, rows) for each in found]
@@ -272,11 +268,9 @@ def _without_rows(tensors: Mapping[str, Any], rows: Mapping[str, int]) -> Tensor
             continue
         wide = np.asarray(value, np.float64)
         if key.name.endswith(ROW_VALUES):
-            name = _variable(text)
-            whole = np.zeros((rows[name], *wide.shape[1:]))
-            # A row that is there twice adds up.
-            np.add.at(whole, np.asarray(tensors[text.removesuffix(ROW_VALUES) + ROW_INDICES]), wide)
-            found[str(key._replace(name=name))] = whole
+            indices = np.asarray(tensors[text.removesuffix(ROW_VALUES) + ROW_INDICES])
+            shape = (rows[key.variable], *wide.shape[1:])
+            found[str(key._replace(name=key.variable))] = dense_rows(wide, indices, shape)
         else:
             found[text] = wide
     return found

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.record.combination import Combination
-from parity.trace import LEARNING_RATE, ROW_INDICES, ROW_VALUES, parse_key, quantity_of, select
+from parity.trace import LEARNING_RATE, parse_key, quantity_of, select
 
 SAME_WEIGHT = 1e-3  # as far as ranks that count equally may be from it
 NAMED_OF_MANY = 4  # of parameters in one line
@@ -252,7 +252,7 @@ def _unused(seen: Seen) -> Iterator[Hazard]:
     finding = [each for each in seen.facts[0].get("wrappers", ()) if each.get("find_unused_parameters")]
     trained = seen.facts[0]["sections"].get(seen.section, {}).get("parameters", ())
     # Each rank's own gradients, not the combined ones, which DDP leaves also where only another rank used a parameter.
-    used = [{_variable(text) for text in select(rank, "tower_grad")} for rank in seen.ranks]
+    used = [{parse_key(text).variable for text in select(rank, "tower_grad")} for rank in seen.ranks]
     if finding and trained and all(set(trained) <= own for own in used):
         yield Hazard(
             "nothing_unused",
@@ -264,8 +264,8 @@ def _unused(seen: Seen) -> Iterator[Hazard]:
 def _without_gradient(seen: Seen) -> Iterator[Hazard]:
     described = seen.facts[0]["sections"].get(seen.section, {})
     trained, lost = described.get("parameters", ()), described.get("of_no_model", 0)
-    used = {_variable(text) for text in select(seen.ranks[0], "grad")}
-    given = {_variable(text) for text in select(seen.ranks[0], "clip")}
+    used = {parse_key(text).variable for text in select(seen.ranks[0], "grad")}
+    given = {parse_key(text).variable for text in select(seen.ranks[0], "clip")}
     # Nothing is recorded as given where it is what was combined: then nothing can be missing.
     dropped = sorted(used - given) if given else []
     if dropped:
@@ -287,10 +287,6 @@ def _without_gradient(seen: Seen) -> Iterator[Hazard]:
             f"{len(unused)} of {len(trained)} parameters have no gradient in step {seen.number}: {_named(unused)}",
             "They do not move, save by weight decay where there is one: cut off, frozen by mistake, or meant so.",
         )
-
-
-def _variable(text: str) -> str:
-    return parse_key(text).name.removesuffix(ROW_VALUES).removesuffix(ROW_INDICES)
 
 
 def _place(text: str) -> str:

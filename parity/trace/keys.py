@@ -38,6 +38,10 @@ UPDATED = frozenset(["var", "stat", "ema"])  # values that a step adds to; all e
 OPTIMIZED = frozenset(["slot", "var", "ema"])  # moved by the update from gradients, as statistics are not
 GRADIENTS = frozenset(["tower_grad", "tower_clip", "grad", "clip"])
 
+# The rows of a sparse gradient are two tensors: what is added, and to which rows.
+ROW_VALUES = ".values"
+ROW_INDICES = ".indices"
+
 Quantity = str
 _SECTION = "section"
 
@@ -70,10 +74,13 @@ class TensorKey(NamedTuple):
         tower = self.tower if quantity in PER_TOWER else ""
         return TensorKey(section, quantity, tower, self.slot if quantity == "slot" else "", self.name)
 
-
-# The rows of a sparse gradient are two tensors: what is added, and to which rows.
-ROW_VALUES = ".values"
-ROW_INDICES = ".indices"
+    @property
+    def variable(self) -> str:
+        """The name without what tells the rows of a sparse gradient from their places: that of the weight."""
+        for part in (ROW_VALUES, ROW_INDICES):
+            if self.name.endswith(part):
+                return self.name[: -len(part)]
+        return self.name
 
 
 def key_of(

@@ -34,6 +34,7 @@ from parity.trace import (
     trace_name,
     write_tensors,
 )
+from parity.trace.arrays import dense_rows
 
 ROOT = Path(__file__).parents[2]
 WORD = st.text("abc.:_0", min_size=1, max_size=4)
@@ -139,3 +140,15 @@ def test_a_learning_rate_of_one_of_several_optimizers_is_the_optimizers_too():
         differs("section/head/state/learning_rate")
     )
     assert not of_the_optimizer(differs("section/head/state/global_step"))
+
+
+def test_both_parts_of_a_sparse_gradient_belong_to_one_variable():
+    for text in ("grad/a.b.values", "grad/a.b.indices", "grad/a.b", "section/x/tower_grad/1/a.b.values"):
+        assert parse_key(text).variable == "a.b"
+    assert parse_key("act/0/x.valuesof").variable == "x.valuesof"
+
+
+def test_rows_of_a_table_that_are_there_twice_are_added_up():
+    table = dense_rows(np.array([[1, 2], [3, 4], [5, 6]], np.float32), np.array([2, 0, 2]), (4, 2))
+    assert table.dtype == np.float32
+    np.testing.assert_array_equal(table, [[3, 4], [0, 0], [6, 8], [0, 0]])

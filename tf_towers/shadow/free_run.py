@@ -6,8 +6,8 @@ from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from parity.trace import SHADOW_FREE, SHADOW_SPREAD, TraceWriter, quantity_of
-from parity.trace.arrays import Array, Tensors
+from parity.trace import ROW_INDICES, ROW_VALUES, SHADOW_FREE, SHADOW_SPREAD, TraceWriter, quantity_of
+from parity.trace.arrays import Array, Tensors, dense_rows
 from tf_towers.shadow.program import Program, settled, wide, widened
 
 # Runs of which the largest distance from the free run is kept.
@@ -117,18 +117,13 @@ def largest_distance(name: str, computed: Tensors, others: Sequence[Tensors]) ->
     """
     # Rows come in the same order in all runs, since what is looked up is recorded: values can be subtracted one by one.
     base = np.asarray(computed[name])
-    if base.dtype.kind != "f" or name.endswith(".indices"):
+    if base.dtype.kind != "f" or name.endswith(ROW_INDICES):
         return name, None
     apart = [np.asarray(each[name]) - base for each in others]
-    if name.endswith(".values"):
-        name = name[: -len(".values")]
-        rows = np.asarray(computed[name + ".indices"])
-        apart = [_dense(each, rows) for each in apart]
+    if name.endswith(ROW_VALUES):
+        name = name[: -len(ROW_VALUES)]
+        rows = np.asarray(computed[name + ROW_INDICES])
+        # (rows of the table up to the last one looked up, ...)
+        last = int(rows.max()) + 1 if rows.size else 0
+        apart = [dense_rows(wide(each), rows, (last,) + each.shape[1:]) for each in apart]
     return name, np.array(max(np.linalg.norm(each) for each in apart), np.float64)
-
-
-def _dense(values: Array, rows: Array) -> Array:
-    # (rows of the table up to the last one looked up, ...); a row that is there twice is added up, as an update does it
-    whole = np.zeros((int(rows.max()) + 1 if rows.size else 0,) + values.shape[1:])
-    np.add.at(whole, rows, values)
-    return whole

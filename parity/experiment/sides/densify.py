@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from parity.trace import Quantity, TensorFile, TensorKey, Trace, parse_key
-from parity.trace.arrays import Array
+from parity.trace.arrays import Array, dense_rows
 from parity.trace.keys import ROW_INDICES, ROW_VALUES
 
 
@@ -58,12 +56,8 @@ class DenseFile(TensorFile):
         name = str(name)
         if not self._is_sparse(name):
             return self._file.read(name)
-        # (rows looked up, ...): a row may be there twice.
-        values = self._file.read(name + ROW_VALUES)
-        dense = np.zeros(self._dense_shape(name), values.dtype)
-        # Not dense[rows] += values, which would count a row that is there twice once.
-        np.add.at(dense, self._file.read(name + ROW_INDICES), values)
-        return dense
+        values, indices = (self._file.read(name + part) for part in (ROW_VALUES, ROW_INDICES))
+        return dense_rows(values, indices, self._dense_shape(name))
 
     def _is_sparse(self, name: str) -> bool:
         # Asked of one name at a time: files of many tensors are opened for one of them, again and again.
