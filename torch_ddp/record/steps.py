@@ -1,17 +1,16 @@
 """What a rank did in one training step, while it is made."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from parity.trace import GLOBAL_STEP, LEARNING_RATE, section_prefix, trace_name
 from torch_ddp.record.scaling import unscaled_gradient
 from torch_ddp.record.sections import Section
-from torch_ddp.step.optimizer import COUNTERS, named_counters
+from torch_ddp.step.optimizer import COUNTERS, named_counters, slots_of
 from torch_ddp.step.trace_names import array, named_gradients
 
 Arrays = dict[str, np.ndarray]
@@ -173,17 +172,6 @@ def state_of(sections: list[Section], optimizers: list[Section]) -> Arrays:
             for slot, held in slots_of(section.optimizer, value).items():
                 state[trace_name("slot", name, slot=slot, section=section.name)] = array(held)
     return state
-
-
-def slots_of(optimizer: Optimizer, parameter: Tensor) -> dict[str, Tensor]:
-    """Returns dict of name to the tensors of a parameter's shape that an optimizer keeps beside it."""
-    state: Mapping[str, Any] = optimizer.state.get(parameter, {})
-    # "step" is a count, which only for a parameter of shape [] has its shape.
-    return {
-        slot: value
-        for slot, value in state.items()
-        if isinstance(value, Tensor) and value.shape == parameter.shape and slot != "step"
-    }
 
 
 def copy_of(gradient: Tensor) -> Tensor:

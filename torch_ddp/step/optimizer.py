@@ -155,13 +155,22 @@ def named_slots(optimizer: Optimizer, model: nn.Module) -> dict[tuple[str, str],
 
 def present_slots(optimizer: Optimizer, model: nn.Module) -> dict[tuple[str, str], Tensor]:
     """Returns those of `named_slots` that are there already: making them could change the first update of a script."""
-    slots = {}
-    for name, parameter in model.named_parameters():
-        for slot, value in optimizer.state.get(parameter, {}).items():
-            # "step" is a count, which only for a parameter of shape [] has its shape.
-            if isinstance(value, Tensor) and value.shape == parameter.shape and slot != "step":
-                slots[slot, name] = value
-    return slots
+    return {
+        (slot, name): value
+        for name, parameter in model.named_parameters()
+        for slot, value in slots_of(optimizer, parameter).items()
+    }
+
+
+def slots_of(optimizer: Optimizer, parameter: Tensor) -> dict[str, Tensor]:
+    """Returns dict of name to the tensors of a parameter's shape that an optimizer keeps beside it already."""
+    state: Mapping[str, Any] = optimizer.state.get(parameter, {})
+    # "step" is a count, which only for a parameter of shape [] has its shape.
+    return {
+        slot: value
+        for slot, value in state.items()
+        if isinstance(value, Tensor) and value.shape == parameter.shape and slot != "step"
+    }
 
 
 def named_counters(optimizer: Optimizer) -> dict[str, float]:
