@@ -14,9 +14,8 @@ from parity.trace import Trace, parse_key, select
 from parity.trace.arrays import Array
 
 IN_FLOAT32 = 1e-3  # so far apart gradients are taken for equal that were recorded in float32
-LAUNCHES = (
-    3  # of a program, ten seconds each: a user writes the few lines that names and shapes leave sooner than many take
-)
+# Of a program, ten seconds each: a user writes the few lines that names and shapes leave sooner than many take.
+LAUNCHES = 3
 STATE_TRIED = frozenset(["var", "stat"])
 
 
