@@ -10,8 +10,8 @@ import numpy as np
 
 from parity.experiment.replay.free_run import start_of
 from parity.experiment.replay.port import ReplayedPort
-from parity.experiment.replay.program import launched_part, port_of, training_of
-from parity.experiment.replay.script import Part
+from parity.experiment.replay.program import port_of, training_of
+from parity.experiment.replay.script import Part, launched_part
 from parity.experiment.runs import REPLICAS
 from parity.experiment.sides.launched import LaunchedProgram
 from parity.experiment.spec import FORWARD, Progress, silent

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from parity.experiment.replay.port import Port
-from parity.experiment.replay.script import Part, ReplayError, as_one, parts_of
+from parity.experiment.replay.script import Part, launched_part
 from parity.experiment.replay.session import replay
 from parity.experiment.sides.kept_program import DESCRIPTION_FILE, KeptProgram
-from parity.experiment.sides.launched import LaunchedProgram, Recorded
+from parity.experiment.sides.launched import LaunchedProgram
+from parity.experiment.sides.program_answers import Recorded
 from parity.experiment.spec import Progress, silent
 from parity.judge.result import Result
 from parity.mapping.states import read_all
@@ -47,7 +48,7 @@ def replay_program(
       silence: seconds without a step or a line of output after which a launch is ended.
 
     Raises:
-      ReplayError: as of `replay`, or the recording has several optimizers.
+      ReplayError: as of `replay`, or it is a script of TensorFlow with several optimizers.
       SideFailed: the program does not run, or cannot be given what was recorded.
     """
     part = launched_part(Trace(recorded, whole=False))
@@ -157,20 +158,3 @@ def _digest(recorded: Path) -> str:
     for name in ("trace.json", "init.safetensors"):
         digest.update((recorded / name).read_bytes())
     return digest.hexdigest()
-
-
-def launched_part(trace: Trace) -> Part:
-    """Returns what of a recording a program that is launched as it is repeats.
-
-    Raises:
-      ReplayError: it is a script of TensorFlow with several optimizers.
-    """
-    parts = parts_of(trace, any_combination=True)
-    # Their float64 shadow has a free run of each by itself, and a program trains all at once.
-    if len(parts) > 1 and not parts[0].of_torch:
-        raise ReplayError(
-            "replay: expected a recording with one optimizer for a program that is launched as it is, got "
-            f"{len(parts)}: {', '.join(part.name for part in parts)}. Replay its parts with --torch and --loss "
-            "OPTIMIZER=MODULE:FUNCTION."
-        )
-    return as_one(parts)

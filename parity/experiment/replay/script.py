@@ -30,7 +30,7 @@ from parity.trace import (
     select,
     trace_name,
 )
-from parity.trace.arrays import Array, Tensors
+from parity.trace.arrays import Array, Tensors, dense_rows
 
 REPLAYED = frozenset(["state", "feed", "noise", "stat", "loss", "tower_grad", "grad", "clip", "slot", "var"])
 REPLAYED_STATE = REPLAYED & STATE
@@ -315,7 +315,24 @@ def parts_of(trace: Trace, any_combination: bool = False) -> list[Part]:
     return parts
 
 
-def as_one(parts: Sequence[Part]) -> Part:
+def launched_part(trace: Trace) -> Part:
+    """Returns what of a recording a program that is launched as it is repeats.
+
+    Raises:
+      ReplayError: it is a script of TensorFlow with several optimizers.
+    """
+    parts = parts_of(trace, any_combination=True)
+    # Their float64 shadow has a free run of each by itself, and a program trains all at once.
+    if len(parts) > 1 and not parts[0].of_torch:
+        raise ReplayError(
+            "replay: expected a recording with one optimizer for a program that is launched as it is, got "
+            f"{len(parts)}: {', '.join(part.name for part in parts)}. Replay its parts with --torch and --loss "
+            "OPTIMIZER=MODULE:FUNCTION."
+        )
+    return _as_one(parts)
+
+
+def _as_one(parts: Sequence[Part]) -> Part:
     """Returns all parts of a recorded program of PyTorch as one: of several optimizers each has its names in the trace."""
     first = parts[0]
     if len(parts) == 1:
@@ -330,8 +347,7 @@ def _without_section(text: str) -> str:
 
 
 def _trained(trace: Trace, number: int, section: str) -> set[str]:
-    own = (key.name for key in trace.step(number).keys("grad") if key.section == section)
-    return {name.removesuffix(ROW_VALUES).removesuffix(ROW_INDICES) for name in own}
+    return {key.variable for key in trace.step(number).keys("grad") if key.section == section}
 
 
 def _kept(part: Part, file: TensorFile, before: Tensors, draws: dict[str, str]) -> Iterator[tuple[str, Array]]:
@@ -362,12 +378,9 @@ def _kept(part: Part, file: TensorFile, before: Tensors, draws: dict[str, str]) 
 
 def _dense(part: Part, file: TensorFile, text: str, own: str) -> tuple[str, Array]:
     key = parse_key(own)
-    name = key.name[: -len(ROW_VALUES)]
-    values = file.read(text)
-    dense = np.zeros(part.trace.variables[name]["shape"], values.dtype)
-    # Rows that are there twice add up, as the optimizer adds them.
-    np.add.at(dense, file.read(text[: -len(ROW_VALUES)] + ROW_INDICES), values)
-    return str(key._replace(name=name)), dense
+    indices = file.read(text.removesuffix(ROW_VALUES) + ROW_INDICES)
+    dense = dense_rows(file.read(text), indices, part.trace.variables[key.variable]["shape"])
+    return str(key._replace(name=key.variable)), dense
 
 
 def _draws(part: Part, file: TensorFile) -> dict[str, str]:

@@ -13,7 +13,7 @@ from parity.experiment.replay.levels import Judged, judge_part
 from parity.experiment.replay.port import Port as Port
 from parity.experiment.replay.port import ReplayedPort, check_port
 from parity.experiment.replay.port import TrainingModule as TrainingModule
-from parity.experiment.replay.script import Part, as_one, parts_of, write_reference
+from parity.experiment.replay.script import Part, launched_part, parts_of, write_reference
 from parity.experiment.replay.script import ReplayError as ReplayError
 from parity.experiment.replay.sections import Looked, in_section, look_at_part, together
 from parity.experiment.replay.training import trains_itself, with_training
@@ -147,7 +147,7 @@ class Outcome(NamedTuple):
 def _prepare(recorded: Path, port: Port, mapping_file: Path | None, out: Path, tick: Progress) -> Script:
     trace = Trace(recorded, whole=False)
     # A program that is launched as it is combines by itself, and makes the steps of all its optimizers.
-    parts = parts_of(trace) if port.model else [as_one(parts_of(trace, any_combination=True))]
+    parts = parts_of(trace) if port.model else [launched_part(trace)]
     for part in parts:
         check_port(part, port)
     # Checked before anything starts: a loss that is missing should cost no start of torch.

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from parity.experiment.sides.launched import TORCH_SIDE, Recorded, prepared_as
+from parity.experiment.sides.program_answers import TORCH_SIDE, Recorded, prepared_as
 from parity.trace.bounded import read_json
 from parity.worker.failures import SideFailed
 

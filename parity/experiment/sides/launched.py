@@ -10,24 +10,30 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from parity.record.combination import given_as_clipped
+from parity.experiment.sides.program_answers import (
+    TORCH_SIDE,
+    Recorded,
+    in_sections,
+    joined_towers,
+    named_sections,
+    prepared_as,
+    where_clipped,
+    with_clipped,
+    without_clipped,
+)
 from parity.record.launch import Program
 from parity.record.merge import Ranks, merge, read_ranks
 from parity.trace import (
     GLOBAL_STEP,
-    ROW_INDICES,
-    ROW_VALUES,
     Trace,
     TraceWriter,
     batch_input,
     parse_key,
     quantity_of,
-    select,
     trace_name,
 )
 from parity.trace.arrays import Tensors
@@ -35,7 +41,6 @@ from parity.worker.failures import SideFailed, failure, last_lines, last_words, 
 from parity.worker.process import LOG_LINES, STACK_LINES, STACK_SECONDS
 from parity.worker.program_request import DESCRIBE, REPLAY, ProgramRequest
 
-TORCH_SIDE = "torch"  # in messages
 REFUSED, DESCRIBED, SEEN = "refused-*.json", "described-*.json", "seen-*.json"
 OWN_FOLDER = "{out}"  # in a command
 LOOK_SECONDS = 0.05
@@ -44,6 +49,8 @@ LEAVE_SECONDS = 10.0  # in which a program may end by itself once all is recorde
 NOT_OF_A_PROGRAM = ("noise", "cut", "uncut", "detached")
 # Of a run of the side's own, and not of the request that its ranks get.
 OF_THE_PARENT = ("out", "prepared", "quantities", "evaluation", *NOT_OF_A_PROGRAM)
+# Facts that count what a whole launch did, which is as long as a request needs it: they would differ from a recording's.
+OF_A_WHOLE_LAUNCH = ("forwards", "passes", "samplers", "schedules", "collectives")
 DIFFERING_STEPS = "steps_where_ranks_differ"  # fact, of steps
 COUNT = parse_key(GLOBAL_STEP)
 OF_TOWERS = frozenset(["loss", "tower_grad", "tower_clip"])
@@ -52,26 +59,6 @@ IN_HALF = "the program casts to {what} ({place}), where nothing is widened to fl
 OF_NARROW = {"autocast": "autocast ({place}) leaves float64 alone: level 1 is decided without it, level 2 with it"}
 
 Report = Callable[[int, int], None]
-
-
-class Recorded(NamedTuple):
-    """The recording that a program is to train on.
-
-    Fields:
-      first: number of its first step.
-      towers: how many there are.
-      clipped: whether its gradients were clipped after they were combined.
-      rates: dict of step to its learning rate.
-      sections: of several optimizers dict of name to the shapes of what it trains, in order.
-      fed: of several optimizers dict of input to the numbers of the steps that are fed it.
-    """
-
-    first: int
-    towers: int
-    clipped: bool
-    rates: Mapping[str, float]
-    sections: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({})
-    fed: Mapping[str, Sequence[int]] = MappingProxyType({})
 
 
 class LaunchedProgram:
@@ -195,7 +182,7 @@ class LaunchedProgram:
         # One rank on the whole batch has no tower's own numbers, only what is combined of them.
         alone = OF_TOWERS if self.described()["ranks"] != self._recorded.towers else frozenset()
         unobserved |= alone
-        combined = _where_clipped(trace) if self._recorded.clipped else ""
+        combined = where_clipped(trace) if self._recorded.clipped else ""
         if combined == "unseen":
             unobserved.add("grad")
         facts = {**self._facts(trace, steps[0]), "precision": asked["precision"]}
@@ -204,11 +191,11 @@ class LaunchedProgram:
         for number in steps:
             # Ranks number what they record from 0; the steps that are asked for follow one another.
             tensors = _all(trace.step(number - steps[0]))
-            tensors = _with_clipped(tensors, combined) if self._recorded.clipped else _without_clipped(tensors)
+            tensors = with_clipped(tensors, combined) if self._recorded.clipped else without_clipped(tensors)
             tensors = joined_towers(
                 {name: v for name, v in tensors.items() if quantity_of(name) not in {"feed", *alone}}
             )
-            tensors = _in_sections(tensors, trace.facts.get("section", "")) if several else tensors
+            tensors = in_sections(tensors, trace.facts.get("section", "")) if several else tensors
             # Of several optimizers each counts its own.
             tensors = {name: v for name, v in tensors.items() if parse_key(name)._replace(section="") != COUNT}
             if not several:
@@ -224,7 +211,11 @@ class LaunchedProgram:
         )
 
     def _facts(self, trace: Trace, first: int = 0) -> dict[str, Any]:
-        own = {name: value for name, value in trace.facts.items() if name not in ("hazards", "sections")}
+        own = {
+            name: value
+            for name, value in trace.facts.items()
+            if name not in ("hazards", "sections", *OF_A_WHOLE_LAUNCH)
+        }
         # Ranks number their steps from 0.
         differing = [first + number for number in own.get(DIFFERING_STEPS, ())]
         return {
@@ -362,113 +353,6 @@ def _prints_stacks(pid: int) -> bool:
             if line.startswith("SigCgt:"):
                 return bool(int(line.split()[1], 16) >> (signal.SIGUSR1 - 1) & 1)
     return False
-
-
-def prepared_as(described: Mapping[str, Any], recorded: Recorded, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a side answers to `prepare`.
-
-    Args:
-      described: of the program, by one of its launches.
-      recorded: what it trains on.
-      arguments: of the request.
-    """
-    asked = {
-        "precision": arguments["precision"],
-        "rounded": bool(arguments.get("round_hyper_parameters")),
-        "moved_statistics": dict(arguments.get("case", {}).get("moved_statistics") or {}),
-        "rates": dict(recorded.rates),
-    }
-    if recorded.sections:
-        steps = {name: [number - recorded.first for number in numbers] for name, numbers in recorded.fed.items()}
-        asked.update(sections=described["sections"], fed=steps)
-    return {
-        "facts": {**described["facts"], "precision": arguments["precision"], "slots": described["slots"]},
-        "variables": dict(described["variables"]),
-        "prepared": json.dumps(asked, sort_keys=True),
-        "initial_slots": described["initial_slots"],
-        "own_values": described["own_values"],
-    }
-
-
-def named_sections(recorded: Mapping[str, Sequence[Sequence[int]]], described: Mapping[str, Any]) -> dict[str, str]:
-    """Returns dict of a program's optimizer to the recorded one that it stands for: by name, else by what it alone trains.
-
-    Args:
-      recorded: as of `Recorded.sections`.
-      described: of the program, as `torch_ddp.record.described` leaves it.
-
-    Raises:
-      SideFailed: several were recorded, and which is which cannot be told.
-    """
-    variables = dict(described["variables"])
-    own = {name: sorted(variables[each]["shape"] for each in names) for name, names in described["sections"].items()}
-    found = {name: name for name in recorded if name in own}
-    for name, shapes in recorded.items():
-        wanted = sorted(map(list, shapes))
-        fitting = [each for each, held in own.items() if each not in found and held == wanted]
-        if name not in found.values() and len(fitting) == 1:
-            found[fitting[0]] = name
-    if len(recorded) != len(found):
-        raise SideFailed(
-            TORCH_SIDE,
-            f"expected optimizers like the recorded {', '.join(recorded)}, by their variables' names or the shapes of what "
-            f"they train, got {', '.join(own)}. Give them the recorded names.",
-        )
-    return found
-
-
-def _in_sections(tensors: Mapping[str, Any], section: str) -> Tensors:
-    """Returns tensors with the one optimizer's name that has trained: where it was the only one, they are without."""
-    if not section:
-        return dict(tensors)
-    shared = {"var", "stat", "ema", "feed"}
-    return {
-        str(key._replace(section=section) if key.quantity not in shared else key): value
-        for key, value in ((parse_key(text), value) for text, value in tensors.items())
-    }
-
-
-def joined_towers(tensors: Mapping[str, Any]) -> Tensors:
-    """Returns tensors with a rank's micro-batches added up, as its gradients are: towers "0.0" and "0.1" as "0".
-
-    A program divides each of their losses by their number, where the loss is a mean.
-    """
-    found: Tensors = {}
-    for text, value in tensors.items():
-        key = parse_key(text)
-        name = str(key._replace(tower=key.tower.partition(".")[0]))
-        if name not in found:
-            found[name] = value
-        elif name.endswith((ROW_INDICES, ROW_VALUES)):
-            # Rows behind each other: those that are there twice add up.
-            found[name] = np.concatenate([found[name], value])
-        else:
-            found[name] = found[name] + value
-    return found
-
-
-def _where_clipped(trace: Trace) -> str:
-    """How clipping was seen: "clip" by a function of torch's, or "unseen"."""
-    # In any step: where no norm was above the limit, a step of a program that clips by hand shows nothing.
-    seen = any(trace.step(number).names("clip") for number in trace.step_numbers)
-    return "clip" if seen else "unseen"
-
-
-def _with_clipped(tensors: Tensors, combined: str) -> Tensors:
-    """Returns a step's tensors with what the optimizer was given as clipped gradients, whoever clipped them."""
-    whole = given_as_clipped(tensors)
-    # Clipped by the program's own hands, somewhere between the backward pass and the update.
-    return {text: value for text, value in whole.items() if combined != "unseen" or quantity_of(text) != "grad"}
-
-
-def _without_clipped(tensors: Tensors) -> Tensors:
-    """Returns a step's tensors with what the optimizer was given as combined gradients.
-
-    The reference does nothing to what it combines: whatever a program does there is part of how it combines.
-    """
-    given = {str(parse_key(text)._replace(quantity="grad")): value for text, value in select(tensors, "clip").items()}
-    left = {text: value for text, value in tensors.items() if quantity_of(text) not in ("clip", "tower_clip")}
-    return {**left, **given}
 
 
 def _read_all(folder: Path, pattern: str) -> list[dict[str, Any]]:

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parity.experiment.sides.launched import (
-    LaunchedProgram,
+from parity.experiment.sides.launched import LaunchedProgram
+from parity.experiment.sides.program_answers import (
     Recorded,
-    _with_clipped,
-    _without_clipped,
     joined_towers,
     named_sections,
     prepared_as,
+    with_clipped,
+    without_clipped,
 )
 from parity.trace import Trace, TraceWriter
 from parity.worker.failures import SideFailed
@@ -140,12 +140,12 @@ def test_optimizers_that_cannot_be_told_apart_are_said(shapes):
 
 def test_what_the_optimizer_is_given_is_the_combined_gradient_where_the_reference_does_not_clip():
     tensors = {"grad/w": 1.0, "clip/w": 2.0, "tower_clip/0/w": 3.0, "grad/b": 4.0, "var/w": 5.0}
-    assert _without_clipped(tensors) == {"grad/w": 2.0, "grad/b": 4.0, "var/w": 5.0}
+    assert without_clipped(tensors) == {"grad/w": 2.0, "grad/b": 4.0, "var/w": 5.0}
 
 
 def test_gradients_that_a_program_clips_by_its_own_hands_are_the_clipped_ones():
-    assert _with_clipped({"grad/w": 1.0, "var/w": 5.0}, "unseen") == {"clip/w": 1.0, "var/w": 5.0}
-    assert _with_clipped({"grad/w": 1.0, "clip/w": 2.0}, "clip") == {"grad/w": 1.0, "clip/w": 2.0}
+    assert with_clipped({"grad/w": 1.0, "var/w": 5.0}, "unseen") == {"clip/w": 1.0, "var/w": 5.0}
+    assert with_clipped({"grad/w": 1.0, "clip/w": 2.0}, "clip") == {"grad/w": 1.0, "clip/w": 2.0}
 
 
 def test_a_launch_has_a_folder_of_its_own_in_its_command(tmp_path):
@@ -177,3 +177,13 @@ def test_steps_after_which_ranks_differ_have_the_numbers_of_the_recording(tmp_pa
     facts = program._facts(Trace(tmp_path / "trace"), 3)
     assert facts["steps_where_ranks_differ"] == [3, 5] and "sections" not in facts
     program.close()
+
+
+def test_counts_of_a_whole_launch_are_no_facts_of_the_program(tmp_path):
+    writer = TraceWriter(tmp_path / "t", {}, {"passes": {"sync": 3}, "collectives": {"all_reduce": 1}, "towers": 2}, {})
+    writer.close()
+    program = LaunchedProgram(["train"], Recorded(0, 2, False, {}), tmp_path, 1.0)
+    try:
+        assert program._facts(Trace(tmp_path / "t")) == {"towers": 2, "side": "torch_ddp", "combination": "port"}
+    finally:
+        program.close()
