@@ -54,15 +54,22 @@ class Checkout:
         """Returns all files of tests."""
         return sorted(path.relative_to(self.root).as_posix() for path in (self.root / "tests").rglob("test_*.py"))
 
-    def watched(self, files: Sequence[str], folder: Path, seconds: float) -> None:
-        """Runs files of tests, and has what they run written into a folder."""
+    def watched(self, words: Sequence[str], folder: Path, seconds: float, by_test: bool = True) -> None:
+        """Runs tests, and has what they run written into a folder.
+
+        Args:
+          words: for pytest, files of tests as a rule.
+          folder: for `Watch`.
+          seconds: after which they are ended.
+          by_test: tell the lines of one test from those of another; only one process may run tests then.
+        """
         (folder / "now").write_bytes(bytes(4))
         start = f'\n__import__("runpy").run_path({str(WATCH)!r})["start"]({str(folder)!r}, {f"{self.root}/"!r})\n'
         with contextlib.ExitStack() as stack:
             for package in PACKAGES:
                 path = f"{package}/__init__.py"
                 stack.enter_context(self.changed(path, (self.root / path).read_text() + start))
-            self._pytest(list(files), {"MUTANTS_WATCH": str(folder)}, seconds)
+            self._pytest(list(words), {"MUTANTS_WATCH": str(folder)} if by_test else {}, seconds)
 
     def fails(self, tests: Sequence[str], seconds: float) -> bool | None:
         """Returns whether one of some tests fails, run in this order to the first that does; None where time runs out."""
