@@ -1,8 +1,8 @@
 """Prints the share of the packages' lines that tests run, in whatever process and interpreter that is.
 
-Launch: ``python benchmarks/line_coverage.py [--checkout FOLDER] [-- WORDS FOR PYTEST]``, e.g. ``-- -n 2`` for the default tier in two
-processes. Lines are counted as `mutation/watch.py` sees them, so that ranks, workers, scripts under Python 3.7 and processes
-that are killed count as well. Another checkout, of an older commit, is measured by the same rule.
+``python benchmarks/line_coverage.py [--checkout FOLDER] [-- WORDS FOR PYTEST]``: ``-- -n 2`` for the default tier
+in two processes. Lines are counted as `mutation/watch.py` sees them, so that ranks, workers, scripts under Python 3.7 and
+processes that are killed count as well. Another checkout, of an older commit, is measured by the same rule.
 """
 
 import argparse
