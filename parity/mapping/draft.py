@@ -1,5 +1,7 @@
 """Joins all variables of two sides as well as names, uses, shapes and order can, and knows which pairs are guesses."""
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Map
 from typing import NamedTuple
@@ -166,10 +168,14 @@ def draft_mapping(
     left = [variable for variable in left if variable.name not in certain]
     free = [variable for variable in free if variable.name not in taken]
     units = units_of(free, left)
-    for variable in left:
-        place = reference.index(variable)
-        found = [(u, text) for u in units for text in _texts(maps, place, u)]
-        options.update({variable.name: tuple(found)} if found else {})
+    by_size: dict[int, list[Unit]] = defaultdict(list)
+    for unit in units:
+        by_size[unit.size].append(unit)
+    waiting = {variable.name for variable in left}
+    for place, variable in enumerate(reference):
+        if variable.name in waiting:
+            found = [(u, text) for u in by_size[math.prod(variable.shape)] for text in _texts(maps, place, u)]
+            options.update({variable.name: tuple(found)} if found else {})
     units += [unit for name in options if name in certain for unit in dict.fromkeys(u for u, _ in options[name])]
     variables = [variable for variable in reference if variable.name in options]
     every = guess_pairs(reference, variables, units, options, sure, meaning)

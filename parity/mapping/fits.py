@@ -185,9 +185,14 @@ def join_certain(left: Sequence[Variable], free: Sequence[Variable], meaning: Na
     names = {name for pair in joined for name in (pair.reference, *pair.candidate)}
     rest = [variable for variable in free if variable.name not in names]
 
+    by_size: dict[int, list[Variable]] = defaultdict(list)
+    for variable in rest:
+        by_size[math.prod(variable.shape)].append(variable)
+
     def no_contradiction(one: Variable) -> list[Variable]:
         role = meaning.reference[one.name].role
-        return [v for v in rest if not contradict(role, meaning.candidate[v.name].role, v.use or "")]
+        near = by_size.get(math.prod(one.shape), [])
+        return [v for v in near if not contradict(role, meaning.candidate[v.name].role, v.use or "")]
 
     return joined + _only_partners([v for v in left if v.name not in names], no_contradiction, BY_SHAPE)
 

@@ -3,6 +3,8 @@
 For reading and pasting: nothing that is proposed is ever in force by itself.
 """
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Map
 from typing import NamedTuple
@@ -75,6 +77,7 @@ def propose(reference: Values, candidate: Values) -> list[Proposal]:
       candidate: the torch side.
     """
     possible = [*_possible(reference, candidate)]
+    near = _Rivals(possible)
     found: list[Proposal] = []
     left, free = {v.name for v in reference.variables}, {v.name for v in candidate.variables}
     # Greedy and not the cheapest assignment as for guesses: a reader of the table sees why each line is there.
@@ -82,7 +85,7 @@ def propose(reference: Values, candidate: Values) -> list[Proposal]:
         if proposal.reference in left and free.issuperset(proposal.candidate):
             left.remove(proposal.reference)
             free.difference_update(proposal.candidate)
-            found.append(proposal._replace(confidence=_ahead(proposal, possible)))
+            found.append(proposal._replace(confidence=_ahead(proposal, near.of(proposal))))
     order = {variable.name: place for place, variable in enumerate(reference.variables)}
     return sorted(found, key=lambda each: order[each.reference])
 
@@ -132,8 +135,9 @@ def _possible(reference: Values, candidate: Values) -> Iterator[Proposal]:
     others = dict(
         zip((v.name for v in candidate.variables), meanings([v.name for v in candidate.variables]), strict=True)
     )
+    layouts = _Layouts(candidate)
     for one in reference.variables:
-        for parts, text in _layouts(one, candidate):
+        for parts, text in layouts.of(one):
             scores = {"name": max(similarity(names[one.name], others[part]) for part in parts)}
             for what, wanted, got in (
                 ("initial value", reference.initial, candidate.initial),
@@ -145,18 +149,37 @@ def _possible(reference: Values, candidate: Values) -> Iterator[Proposal]:
             yield Proposal(one.name, parts, text, scores, 0.0)
 
 
-def _layouts(one: Variable, candidate: Values) -> Iterator[tuple[tuple[str, ...], str]]:
-    for other in candidate.variables:
-        for text in {**dict.fromkeys(fits(one, other)), **dict.fromkeys(_both_ways(one, other))}:
-            yield (other.name,), text
+class _Layouts:
+    """Finds what a variable may become, by size: in a large model most variables have another one.
+
+    Args:
+      candidate: the torch side.
+    """
+
+    def __init__(self, candidate: Values) -> None:
+        self._by_size: dict[int, list[Variable]] = defaultdict(list)
+        for variable in candidate.variables:
+            self._by_size[math.prod(variable.shape)].append(variable)
+        self._recurrent = [*_recurrent_pairs(candidate)]
+
+    def of(self, one: Variable) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Returns names of the candidate's with the transform that makes them of a variable of the reference's."""
+        for other in self._by_size[math.prod(one.shape)]:
+            for text in {**dict.fromkeys(fits(one, other)), **dict.fromkeys(_both_ways(one, other))}:
+                yield (other.name,), text
+        for text, first, second in self._recurrent:
+            if becomes(text, one, first, second):
+                yield (first.name, second.name), text
+
+
+def _recurrent_pairs(candidate: Values) -> Iterator[tuple[str, Variable, Variable]]:
+    by_name = {variable.name: variable for variable in candidate.variables}
     for text, first, second in (("lstm_gates", "weight_ih", "weight_hh"), ("bias", "bias_ih", "bias_hh")):
-        for other in candidate.variables:
-            partner = next((v for v in candidate.variables if v.name == other.name.replace(first, second)), None)
-            if first not in other.name or partner is None:
-                continue
-            for layout in _of_biases(partner.name, candidate) if text == "bias" else [text]:
-                if becomes(layout, one, other, partner):
-                    yield (other.name, partner.name), layout
+        for name in filter(lambda name: first in name, by_name):
+            partner = by_name.get(name.replace(first, second))
+            if partner is not None:
+                for layout in _of_biases(partner.name, candidate) if text == "bias" else [text]:
+                    yield layout, by_name[name], partner
 
 
 def _both_ways(one: Variable, other: Variable) -> list[str]:
@@ -206,17 +229,32 @@ def _total(scores: dict[str, float]) -> float:
     return sum(SCORE_WEIGHTS[what] * score for what, score in scores.items()) / weight
 
 
-def _ahead(proposal: Proposal, possible: Sequence[Proposal]) -> float:
-    rivals = [
-        other.total
-        for other in possible
-        if (other.reference == proposal.reference or set(other.candidate) & set(proposal.candidate))
-        and (other.reference, other.candidate, other.transform)
-        != (proposal.reference, proposal.candidate, proposal.transform)
-    ]
-    own = proposal.total
-    if not rivals:
+class _Rivals:
+    """Finds proposals for the same variable of either side.
+
+    Args:
+      possible: all there are.
+    """
+
+    def __init__(self, possible: Sequence[Proposal]) -> None:
+        self._by_name: dict[tuple[str, str], list[Proposal]] = defaultdict(list)
+        for each in possible:
+            for place in self._places(each):
+                self._by_name[place].append(each)
+
+    def of(self, proposal: Proposal) -> Iterator[Proposal]:
+        """Returns those other than a proposal, some of them twice."""
+        own = proposal[:3]
+        return (each for place in self._places(proposal) for each in self._by_name[place] if each[:3] != own)
+
+    def _places(self, proposal: Proposal) -> list[tuple[str, str]]:
+        return [("reference", proposal.reference), *(("candidate", name) for name in proposal.candidate)]
+
+
+def _ahead(proposal: Proposal, rivals: Iterator[Proposal]) -> float:
+    own, best = proposal.total, max((each.total for each in rivals), default=None)
+    if best is None:
         return own
     # A lead of a quarter over the best rival is a full one. Numbers that agree leave rivals nothing: unrelated arrays
     # of one size are as far apart as they are long.
-    return max(0.0, min(1.0, (own - max(rivals)) / 0.25)) * own
+    return max(0.0, min(1.0, (own - best) / 0.25)) * own
