@@ -9,9 +9,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import Store
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
@@ -99,19 +102,28 @@ def process_group(
         torch.cuda.set_device(device)
     import_what_ddp_imports()
     limit = datetime.timedelta(seconds=timeout)
-    if init_method == "env://" and shares_store_over_restarts():
-        # What init_process_group would do itself with env://, which gives it no store of one start alone.
-        shared, _, _ = next(rendezvous(init_method, timeout=limit))
-        store = fresh_store(shared, who.rank, who.world_size, timeout)
-        dist.init_process_group(backend, store=store, rank=who.rank, world_size=who.world_size, timeout=limit)
-    else:
-        dist.init_process_group(
-            backend, init_method=init_method, rank=who.rank, world_size=who.world_size, timeout=limit
-        )
+    store = _store_of(init_method, who, limit)
+    meeting: dict[str, Any] = {"store": store} if store is not None else {"init_method": init_method}
+    dist.init_process_group(backend, rank=who.rank, world_size=who.world_size, timeout=limit, **meeting)
     try:
         yield who
     finally:
         leave_process_group()
+
+
+def _store_of(init_method: str, who: Rank, limit: datetime.timedelta) -> Store | None:
+    """Returns where the ranks meet, where torch would look for it in the wrong place; None where it is right."""
+    if init_method == "env://" and shares_store_over_restarts():
+        # What init_process_group would do itself with env://, which gives it no store of one start alone.
+        shared, _, _ = next(rendezvous(init_method, timeout=limit))
+        return fresh_store(shared, who.rank, who.world_size, limit.total_seconds())
+    address = urlsplit(init_method)
+    if address.scheme == "file":
+        # torch 2.13 takes the address's path as it is written: of a folder "a b" it would wait in "a%20b".
+        store: Store = torch._C._distributed_c10d.FileStore(url2pathname(address.path), who.world_size)
+        store.set_timeout(limit)
+        return store
+    return None
 
 
 def leave_process_group() -> None:

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torch_ddp import TorchDdpError, process_group
+from torch_ddp import Rank, TorchDdpError, process_group
 from torch_ddp.rendezvous import fresh_store, shares_store_over_restarts
 
 LONG = 60.0
@@ -112,3 +112,11 @@ def test_torchrun_says_whether_it_keeps_the_store(monkeypatch, value, shared):
     if value:
         monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", value)
     assert shares_store_over_restarts() == shared
+
+
+def test_ranks_meet_in_a_folder_of_any_name(tmp_path):
+    folder = tmp_path / "a b%20#c?d"
+    folder.mkdir()
+    with process_group(Rank(0, 0, 1), "gloo", (folder / "meeting").as_uri(), timeout=5.0):
+        assert [each.name for each in folder.iterdir()] == ["meeting"]
+    assert [each.name for each in tmp_path.iterdir()] == [folder.name]
