@@ -45,7 +45,8 @@ def recording(out: Path, steps: Optional[int] = None, skip: int = 0, shadow: boo
         yield recorder
         whole = True
     finally:
-        written = recorder.finish(whole=whole)
-        print_report(recorder, out, whole=whole)
-        if written and recorder.recorded and shadow:
-            print_shadow(compute_shadow(out))
+        if recorder.of_this_process:
+            written = recorder.finish(whole=whole)
+            print_report(recorder, out, whole=whole)
+            if written and recorder.recorded and shadow:
+                print_shadow(compute_shadow(out))

@@ -59,26 +59,21 @@ def _is_of_a_run(entry: Path) -> bool:
 
 @contextlib.contextmanager
 def _alone_in(out: Path) -> Iterator[None]:
+    from parity.trace import lock_folder
+
     _entries("--out", out)
-    # The lock is on the folder itself and goes with its descriptor: a run that is killed leaves none behind.
-    held = os.open(out, os.O_RDONLY)
     try:
-        _lock(held, out)
-        yield
-    finally:
-        os.close(held)
-
-
-def _lock(held: int, out: Path) -> None:
-    import fcntl  # not everywhere; runs need Linux or macOS, reading their traces does not
-
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = lock_folder(out)
     except BlockingIOError:
         raise CommandError(
             f"--out: expected {out} for this run alone, got another run that writes to it. "
             "Name another folder, or wait until that has ended."
         ) from None
+    try:
+        yield
+    finally:
+        if held is not None:
+            os.close(held)
 
 
 def _entries(option: str, folder: Path) -> list[Path]:

@@ -73,10 +73,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the script in its interpreter; returns its exit code, or 0 once --steps are recorded."""
     from parity.cli.errors import CommandError
     from parity.cli.framework_log import FrameworkLog
+    from parity.trace import Ownership
 
     program = _program(arguments)
     if program:
-        return (_record_like if arguments.like else _record_program)(arguments, program)
+        record = _record_like if arguments.like else _record_program
+        # From here on and not from the first file: a program may train for hours before its trace is put together.
+        out = Path(arguments.out or _stem_of_program(program))
+        with Ownership(out):
+            return record(arguments, program, out)
     if arguments.like:
         print(
             "parity: record: expected a PyTorch program behind --like, e.g. `-- torchrun --nproc_per_node 2 train.py`, "
@@ -90,8 +95,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"parity: {error}", file=sys.stderr)
         return 2
     log = Path(f"{os.path.abspath(_out(arguments))}.log")
-    # Of an earlier recording: the file is made again only if there is a message to keep.
-    log.unlink(missing_ok=True)
+    # Of an earlier recording: the file is made again only if there is a message to keep. One that is under way keeps its
+    # own; the recorder in the other process takes the folder anew.
+    with Ownership(_out(arguments)):
+        log.unlink(missing_ok=True)
     # Standard output is the script's own; only stderr is read, for TensorFlow's messages are taken out of it.
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     assert process.stderr is not None  # for it is a pipe
@@ -119,7 +126,7 @@ def _program(arguments: argparse.Namespace) -> list[str]:
     return words if shutil.which(words[0]) else []
 
 
-def _record_program(arguments: argparse.Namespace, command: list[str]) -> int:
+def _record_program(arguments: argparse.Namespace, command: list[str], out: Path) -> int:
     from parity.cli.errors import CommandError
     from parity.record.record import HANGS_SECONDS, record_program
 
@@ -129,10 +136,9 @@ def _record_program(arguments: argparse.Namespace, command: list[str]) -> int:
         )
     if arguments.timeout is not None and not arguments.timeout > 0:
         raise CommandError(f"record: expected --timeout above 0, got {arguments.timeout:g}.")
-    out = arguments.out or _stem_of_program(command)
-    code = record_program(command, out, arguments.steps, arguments.skip, arguments.timeout or HANGS_SECONDS)
+    code = record_program(command, str(out), arguments.steps, arguments.skip, arguments.timeout or HANGS_SECONDS)
     if arguments.shadow and not code:
-        _leave_shadow(Path(out), command)
+        _leave_shadow(out, command)
     return code
 
 
@@ -145,14 +151,13 @@ def _leave_shadow(out: Path, command: list[str]) -> None:
     print("record: shadow: in float64 beside the trace", file=sys.stderr)
 
 
-def _record_like(arguments: argparse.Namespace, command: list[str]) -> int:
+def _record_like(arguments: argparse.Namespace, command: list[str], out: Path) -> int:
     from parity.cli.errors import CommandError
     from parity.cli.output import progress
     from parity.experiment.replay.program import record_like
 
     if arguments.steps is not None or arguments.skip:
         raise CommandError("record: expected the steps of --like, got --steps or --skip as well. Leave them out.")
-    out = Path(arguments.out or _stem_of_program(command))
     with progress(False) as tick:
         trace = record_like(arguments.like, command, arguments.map, out, tick)
     print(f"record: {len(trace.step_numbers)} steps of {trace.facts['ranks']} ranks in {out}", file=sys.stderr)

@@ -51,6 +51,8 @@ from parity.trace.keys import section_prefix as section_prefix
 from parity.trace.keys import select as select
 from parity.trace.keys import tower_order as tower_order
 from parity.trace.keys import trace_name as trace_name
+from parity.trace.ownership import Ownership as Ownership
+from parity.trace.ownership import lock_folder as lock_folder
 from parity.trace.perturb import Perturbation as Perturbation
 from parity.trace.perturb import as_float64 as as_float64
 from parity.trace.perturb import perturb as perturb

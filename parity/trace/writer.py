@@ -9,6 +9,7 @@ import numpy as np
 
 from parity.trace.errors import TraceError
 from parity.trace.graph import GRAPH_FILE
+from parity.trace.ownership import Ownership
 from parity.trace.safetensors import Path, write_json, write_tensors
 
 FORMAT = "tower-parity-trace"
@@ -34,6 +35,9 @@ class TraceWriter(object):
     rename, and ``trace.json`` says ``complete: true`` only once everything else is in place, so a run that is killed
     half-way leaves a trace that says so.
 
+    The trace belongs to the process that makes the writer, until it is closed: another that writes there is refused, and in
+    a process that is forked from it all methods do nothing.
+
     Args:
       directory: made if missing; an older trace in it is removed first.
       producer: dict with the writing package's name and version and its framework's.
@@ -43,7 +47,7 @@ class TraceWriter(object):
       activations: names of the recorded activations in order of execution.
 
     Raises:
-      TraceError: `directory` exists and is something other than a trace.
+      TraceError: `directory` exists and is something other than a trace, or another process writes to it.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class TraceWriter(object):
         activations: Iterable[str] = (),
     ) -> None:
         self.directory = str(directory)
+        self._ownership = Ownership(directory)
         clear_trace(self.directory)
         self._steps: List[int] = []
         self._meta: Dict[str, Any] = {
@@ -71,10 +76,13 @@ class TraceWriter(object):
 
     def init(self, tensors: Mapping[str, Any]) -> None:
         """Writes the state before the first step: dict of name to array."""
-        write_tensors(os.path.join(self.directory, "init.safetensors"), tensors)
+        if self._ownership.held:
+            write_tensors(os.path.join(self.directory, "init.safetensors"), tensors)
 
     def step(self, number: int, tensors: Mapping[str, Any]) -> None:
         """Writes one step's quantities: dict of name to array; `number` counts from 0."""
+        if not self._ownership.held:
+            return
         write_tensors(os.path.join(self.directory, step_file(number)), tensors)
         self._steps.append(number)
 
@@ -82,6 +90,7 @@ class TraceWriter(object):
         """Marks the trace complete, adding `facts` that became known on the way."""
         self._meta["facts"].update(facts)
         self._save(complete=True)
+        self._ownership.release()
 
     def add_facts(self, **facts: Any) -> None:
         """Adds `facts` to a trace that stays incomplete: what is known of a run that did not end well."""
@@ -89,6 +98,8 @@ class TraceWriter(object):
         self._save(complete=False)
 
     def _save(self, complete: bool) -> None:
+        if not self._ownership.held:
+            return
         meta = dict(self._meta, steps=len(self._steps), step_numbers=self._steps, complete=complete)
         write_json(os.path.join(self.directory, TRACE_FILE), meta)
 

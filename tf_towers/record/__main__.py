@@ -11,6 +11,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Optional, Sequence
 
+from parity.trace import Ownership, TraceError
+
 if TYPE_CHECKING:
     from tf_towers.record.recorder import Recorder
 
@@ -23,6 +25,15 @@ def main(arguments: Sequence[str]) -> int:
     """Runs the script under the recorder; returns its exit code, or 2 where that is 0 and not all was recorded."""
     # Arguments before the imports below: TensorFlow takes seconds to load, a wrong argument is refused at once.
     parsed = _parse(arguments)
+    try:
+        with Ownership(parsed.out):
+            return _record(parsed)
+    except TraceError as error:
+        sys.stderr.write(f"{error}\n")
+        return NOT_RECORDED
+
+
+def _record(parsed: argparse.Namespace) -> int:
     from tf_towers.record.recorder import Recorder
     from tf_towers.record.report import Progress, print_failure
     from tf_towers.record.script import run_as_main, show_error
@@ -57,6 +68,8 @@ def main(arguments: Sequence[str]) -> int:
         code = 1
     if ending.code is not None:
         return ending.code
+    if not recorder.of_this_process:  # a process that the script forked, on its own way out
+        return code
     try:
         _wait_for_threads()
     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.client import session as session_module
 
-from parity.trace import reduce_value
+from parity.trace import Ownership, reduce_value
 from parity.trace.arrays import Tensors
 from tf_towers.record.fed_values import as_fed
 from tf_towers.record.hazards.types import Hazard
@@ -42,7 +42,7 @@ class Recorder:
     """Watches sessions; every run that makes an update is a step of the trace.
 
     The script's own run is made once. Variables are read in runs of their own, before and after it; losses and gradients are
-    computed as `tf_towers.record.observe` decides.
+    computed as `tf_towers.record.observe` decides. In a process that the script forks nothing is recorded.
 
     Args:
       out: folder of the trace.
@@ -57,6 +57,9 @@ class Recorder:
       seen: number of training steps that the script has made.
       failed: whether recording stopped early.
       left_out: dict of what is not recorded to the reason.
+
+    Raises:
+      TraceError: another process writes a trace to `out`.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Recorder:
         on_failure: Callable[[BaseException], None],
         on_step: Callable[[RecordedSteps], None] = lambda steps: None,
     ) -> None:
+        self._ownership = Ownership(out)
         self.calls = Calls()
         self.seen = 0
         self.left_out: Dict[str, str] = {}
@@ -87,6 +91,11 @@ class Recorder:
         self._session = None
         # As it was before it is wrapped: runs of our own are no steps of the script.
         self._run = session_module.BaseSession.run
+
+    @property
+    def of_this_process(self) -> bool:
+        """Whether the trace is this process's, and not that of one that this was forked from."""
+        return self._ownership.held
 
     @property
     def recorded(self) -> int:
@@ -130,11 +139,10 @@ class Recorder:
         self._patches.undo()
         self.calls.remove()
         self._watch.close()
-        if not self._trace.begun:
-            return False
-        if whole and not self.failed:
+        if whole and not self.failed and self._trace.begun:
             self._trace.close(self._so_far())
-        return True
+        self._ownership.release()
+        return self._trace.begun
 
     def _watched_run(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -205,6 +213,8 @@ class Recorder:
         return init
 
     def _planned(self, session: Session, fetches: Any, feed_dict: Any = None) -> Optional[RecordPlan]:
+        if not self.of_this_process:
+            return None
         # Before the first gradient nothing trains: initialising and restoring are not looked at.
         if self.failed or not self.calls.gradients or (self._steps is not None and self.recorded >= self._steps):
             return None

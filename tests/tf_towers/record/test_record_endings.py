@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parity.cli import main
-from parity.trace import Trace, TraceError
+from parity.trace import Ownership, Trace, TraceError
 
 from .conftest import SCRIPTS, environment, run, run_bare, run_recorded
 
@@ -25,6 +25,11 @@ sess.run(tf.global_variables_initializer())
 try:
     for number in range(6):
         if number == 3 and sys.argv[1:] == ["kill"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if number == 3 and sys.argv[1:] == ["fork"]:
+            if not os.fork():
+                sys.exit()
+            os.wait()
             os.kill(os.getpid(), signal.SIGKILL)
         if number == 3 and sys.argv[1:] == ["fail"]:
             sess.run(train, {x: [1.0, 2.0, 3.0]})
@@ -93,6 +98,26 @@ def test_a_script_killed_half_way_leaves_what_it_did_so_far(tf_python, script, t
     assert trace.step_numbers == [0, 1, 2]
     assert trace.step(2).read("feed/0/x").tolist() == [1.0, 2.0]
     assert trace.facts["optimizer"]["learning_rate"] == pytest.approx(0.1)
+
+
+def test_a_forked_child_that_leaves_first_does_not_end_the_recording(this_python, script, tmp_path):
+    done = run_recorded(this_python, script, "fork", cwd=tmp_path)
+    assert done.code == -9
+    assert done.printed.count("finally") == 1
+    assert "steps in" not in done.said
+    assert not done.trace.complete
+    assert done.trace.step_numbers == [0, 1, 2]
+
+
+def test_a_folder_that_is_being_recorded_into_is_refused(tf_python, script, tmp_path):
+    out = tmp_path / "script.trace"
+    with Ownership(out):
+        done = run_recorded(tf_python, script, cwd=tmp_path)
+    assert (done.code, done.printed) == (2, "")
+    assert done.said == (
+        f"trace: expected {out} for one recording alone, got another process that writes to it. "
+        "Name another folder, or wait until that has ended.\n"
+    )
 
 
 def test_a_script_that_trains_nothing_is_told_what_was_seen(tf_python, tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import command_of, environment
 
-from parity.trace import Trace, TraceError
+from parity.trace import Ownership, Trace, TraceError
 
 
 def left_over(folder):
@@ -52,6 +52,14 @@ def left_over(folder):
             (),
             137,
             "steps in {out}; the program ended with code 137, so the trace says",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "forks",
+            0,
+            (),
+            137,
+            "2 steps in {out}; the program ended with code 137, so the trace says that it is not complete",
             marks=pytest.mark.slow,
         ),
         ("waits_for_killed", 2, ("--timeout", "4"), 2, "and rank 1 is gone. The program is ended."),
@@ -106,3 +114,14 @@ def test_a_recording_that_is_killed_takes_the_program_with_it(number, tmp_path):
     assert [each for each in os.listdir(tmp_path) if each.startswith(".")] == []
     with pytest.raises(TraceError):
         Trace(trace)
+
+
+def test_a_folder_that_is_being_recorded_into_is_refused(record, tmp_path):
+    out = tmp_path / "faulty.trace"
+    with Ownership(out):
+        done = record("faulty", "exits", ranks=0)
+    assert (done.code, done.output) == (2, "")
+    assert done.errors == (
+        f"parity: trace: expected {out} for one recording alone, got another process that writes to it. "
+        "Name another folder, or wait until that has ended.\n"
+    )

@@ -33,6 +33,11 @@ for step in range(6):
     if step == 2 and given.fault == "hangs":
         print("hangs", flush=True)
         time.sleep(600)
+    if step == 2 and given.fault == "forks":
+        if not os.fork():
+            sys.exit()
+        os.wait()
+        os.kill(os.getpid(), signal.SIGKILL)
     if step == 2 and given.fault == "exits":
         sys.exit(3)
     if step == 3 and given.fault == "hard_exit":
