@@ -175,7 +175,7 @@ def find_further(
     found: list[Cause] = []
     names = {cause.name for cause in known}
     for cause in _all(first, evidence, checks):
-        if cause.name not in names and not _follows(cause, names):
+        if cause.name not in names and not follows(cause, names):
             names.add(cause.name)
             found.append(cause)
     step = first.check.step
@@ -190,11 +190,12 @@ def find_further(
     doubted = {
         name for known in names for name in CAUSES[known].doubts
     }  # the rate of what trains twice is twice as large
-    found += [cause for cause in together if cause.name not in names | doubted and not _follows(cause, fitted)]
+    found += [cause for cause in together if cause.name not in names | doubted and not follows(cause, fitted)]
     return found
 
 
-def _follows(cause: Cause, names: set[str]) -> bool:
+def follows(cause: Cause, names: Iterable[str]) -> bool:
+    """Returns whether a cause follows from one of some others, by the catalogue."""
     return any(cause.name in CAUSES[name].implies for name in names)
 
 

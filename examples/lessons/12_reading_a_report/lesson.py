@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent
 CASES = ("right", "one", "two", "three")
 EXPECTED = {
     "right": ("same", "", ()),
-    "one": ("different", "act/0/hidden", ("rectifier",)),
+    "one": ("different", "act/0/hidden", ("activation_function",)),
     "two": ("different", "clip/logits/bias", ("clipping",)),
     "three": ("different", "var/hidden/kernel", ("adam_epsilon_placement",)),
 }

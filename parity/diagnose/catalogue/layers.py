@@ -36,6 +36,7 @@ ROWS: tuple[CauseInfo, ...] = (
         proof=Proof.NUMBERS | Proof.ONE_CHANGE | Proof.RECOMPUTED,
         specificity=GENERAL,
         traits=Trait.OF_AN_OP,
+        implies=("rectifier",),  # it names the function that lets negative values through
     ),
     CauseInfo(
         "activation_factor",

@@ -22,7 +22,7 @@ from parity.diagnose.located.op_inputs import cause_of_input, cause_of_weights
 from parity.diagnose.located.ops import cause_at_op, cause_by_one_change, scale_of_loss
 from parity.diagnose.located.other_rules import cause_by_other_ways
 from parity.diagnose.located.recurrent import recurrent_layers
-from parity.diagnose.search import told_of
+from parity.diagnose.search import follows, told_of
 from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.locate import Location
@@ -77,7 +77,8 @@ def with_causes_at(located: Located | None, evidence: Evidence, known: Sequence[
     vague = [cause for cause in proven if is_place_only(cause.name)]
     of_an_op = causes_with(Trait.OF_AN_OP)
     exact = [cause for cause in beside if is_exact(cause.name) and cause.name not in of_an_op] if vague else []
-    return [*told, *exact, *vague, *(cause for cause in beside if cause not in exact)]
+    found = [*told, *exact, *vague, *(cause for cause in beside if cause not in exact)]
+    return [cause for cause in found if not follows(cause, (each.name for each in found))]
 
 
 def _without_guesses(located: Located | None, causes: list[Cause]) -> list[Cause]:

@@ -164,6 +164,7 @@ def test_how_exact_causes_are():
 def test_what_follows_from_causes():
     adam = ("learning_rate", "bias_correction", "adam_epsilon")
     assert {name: row.implies for name, row in CAUSES.items() if row.implies} == {
+        "activation_function": ("rectifier",),
         "shifted_schedule": ("learning_rate",),
         "slow_schedule": ("learning_rate",),
         "adam_beta": adam,

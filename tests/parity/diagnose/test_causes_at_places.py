@@ -117,6 +117,13 @@ def test_what_a_port_does_otherwise_is_named_at_its_place(tmp_path, changes, cau
     assert words in found[0].title and found[0].explains is not None
 
 
+@pytest.mark.parametrize(("beside", "kept"), [("rectifier", False), ("bias_missing", True)])
+def test_what_follows_from_a_cause_is_not_named_beside_it(tmp_path, beside, kept):
+    known = [Cause(beside, "", "", "")]
+    names = [each.name for each in named(tmp_path, net("model.py"), net("port.py", act=relu), known)]
+    assert "activation_function" in names and (beside in names) == kept
+
+
 def scaled(file, scale, factor=1.0, loss=1.0):
     """The loss multiplied by a number in the end."""
     plain = net(file)
