@@ -8,6 +8,7 @@ from parity.diagnose.detectors.mixed_precision import find_mixed_causes
 from parity.diagnose.variables import Read, read_in_place, structural_causes, structural_check, trained_extras
 from parity.experiment.layers import LOCATED_QUANTITIES
 from parity.experiment.recording import Recorded
+from parity.experiment.runs import NOISY_RUNS
 from parity.judge.level import level_from, reason_from, shown
 from parity.judge.levels.mixed import Halves, all_skipped, judge_mixed, judge_scale
 from parity.judge.result import Check, FirstDifference, Level, Result, decide
@@ -57,6 +58,11 @@ def _notes(halves: Halves) -> list[str]:
         if count:
             total = len(list(trace.step_numbers))
             notes.append(f"{what}: {count} of {total} steps were skipped because gradients overflowed")
+    if len(halves.draws) > NOISY_RUNS:
+        notes.append(
+            f"rounding was drawn {len(halves.draws)} times instead of {NOISY_RUNS} where gradients alone differed: at a "
+            "non-differentiable point, such as a ReLU's of 0, they jump"
+        )
     return notes
 
 

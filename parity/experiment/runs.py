@@ -180,13 +180,22 @@ def record_halves(playing: Setup, states: SidePaths, dtype: str, opt_level: str)
     return Halves(full, mixed, free, draws, Trace(states.torch), dtype, opt_level)
 
 
+def with_more_draws(playing: Setup, states: SidePaths, halves: Halves, steps: Sequence[int], count: int) -> Halves:
+    """Returns what `record_halves` recorded with so many more draws, of some steps."""
+    first, unit = len(halves.draws), UNIT16[halves.dtype]
+    draws = [_draw(playing, states, number, unit, steps) for number in range(first, first + count)]
+    return halves._replace(draws=[*halves.draws, *draws])
+
+
 def _asked(playing: Setup, states: SidePaths, name: str, quantities: Sequence[str]) -> RunSpec:
     feeds, start = playing.feeds.torch, playing.start.torch
     return RunSpec(name, "float32", feeds, start, states.torch, tuple(quantities), playing.steps)
 
 
-def _draw(playing: Setup, states: SidePaths, number: int, unit: float) -> tuple[Trace, Trace]:
-    """Runs all steps in float32 as if a narrower type of roundoff `unit` had rounded weights, batches and products.
+def _draw(
+    playing: Setup, states: SidePaths, number: int, unit: float, steps: Sequence[int] = ()
+) -> tuple[Trace, Trace]:
+    """Runs steps, all by default, in float32 as if a type of roundoff `unit` had rounded weights, batches and products.
 
     Returns:
       The trace, and the states before its steps.
@@ -197,7 +206,8 @@ def _draw(playing: Setup, states: SidePaths, number: int, unit: float) -> tuple[
         Perturbation("roundoff", "feed", 37 * number, 1013, unit),
     )
     asked = _asked(playing, states, f"half-{number}", EVERYTHING)._replace(perturbations=moved)
-    run = playing.torch.run(asked._replace(recorded_counters=True, noise=(unit, number))).result()
+    asked = asked._replace(recorded_counters=True, noise=(unit, number), steps=steps or asked.steps)
+    run = playing.torch.run(asked).result()
     return run, PerturbedTrace(states.torch, moved, asked.precision)
 
 

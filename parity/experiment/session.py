@@ -16,11 +16,12 @@ from parity.experiment.level_details import judge_halves, look_at_level, look_at
 from parity.experiment.levels import function_checks, judge_function, judge_single, level_of_function, not_run
 from parity.experiment.recorder import Recorder
 from parity.experiment.recording import Begun, Recorded
+from parity.experiment.rejudge.half_precision import with_draws_where_gradients_jump
 from parity.experiment.rejudge.ill_conditioned import set_aside_rounding
 from parity.experiment.rejudge.repeatability import judge_repeats, set_aside_wandering
 from parity.experiment.rejudge.rules import rejudge, settled_notes
 from parity.experiment.reproduction import reproduced
-from parity.experiment.runs import record_halves
+from parity.experiment.runs import record_halves, with_more_draws
 from parity.experiment.sides.golden_side import GoldenSide
 from parity.experiment.spec import Progress, silent
 from parity.experiment.trajectories import decide_trajectory
@@ -207,7 +208,9 @@ def _decide_mixed(run: CaseRun, decided: Decided) -> Decided:
     torch = run.case.torch
     if "mixed" not in run.levels or torch.opt_level == "O0" or run.case.precision != "float32":
         return decided
-    halves = record_halves(run.recorder.playing, run.recorder.states, torch.half_dtype, torch.opt_level)
+    sides = run.recorder.playing, run.recorder.states
+    halves = record_halves(*sides, torch.half_dtype, torch.opt_level)
+    halves = with_draws_where_gradients_jump(halves, functools.partial(with_more_draws, *sides))
     return decided._replace(levels={**decided.levels, "mixed": judge_halves(halves)})
 
 

@@ -24,8 +24,8 @@ class Halves(NamedTuple):
       full: the port in float32, made from the same state before every step.
       mixed: the same at its level.
       free: the same at its level, nobody resetting it.
-      draws: pairs of float32 traces with random roundings by the half type's unit roundoff, and of the states before their
-        steps.
+      draws: pairs of float32 traces with random roundings by the half type's unit roundoff, some of single steps, and of the
+        states before their steps.
       states: step k holds the state before step k.
       dtype: "float16" or "bfloat16".
       opt_level: "O1", "O2" or "O3".
@@ -80,6 +80,8 @@ def _rounding(halves: Halves, pair: TensorPair) -> list[float | None]:
     predicted = 0.0
     # Invariant: `predicted` is the largest of the draws so far.
     for draw, states in halves.draws:
+        if step not in draw.step_numbers:
+            continue
         value = draw.step(step).read(text)
         predicted = max(predicted, distance(value if start is None else value - states.step(step).read(text), update))
     # At O3 everything is kept in half precision; at O1 and O2 nothing that is carried from step to step is.
