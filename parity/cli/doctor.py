@@ -3,6 +3,8 @@
 import argparse
 import os
 
+from parity.exit_codes import ExitCode
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
@@ -74,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(f"\n{cure}", markup=False, soft_wrap=True)
     told = "works here" if works else "needs what the first two lines lack"
     console.print(f"\n`parity run` {told}.", markup=False)
-    return 0 if works else 2
+    return ExitCode.SAME if works else ExitCode.INCOMPARABLE
 
 
 def _found(legacy: list[dict[str, str]]) -> str:

@@ -1,4 +1,4 @@
-"""The command line; exit codes as `diff`: 0 same, 1 different, 2 could not compare."""
+"""The command line: its verbs, and what every one of them has in common; its exit codes are `parity.exit_codes`."""
 
 import argparse
 import contextlib
@@ -8,12 +8,14 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from parity import __version__
 from parity.cli import bless, compare, doctor, explain, map, port, record, replay, run, show, teach
+from parity.exit_codes import TABLE, ExitCode
 
 
 class Command(NamedTuple):
@@ -46,7 +48,6 @@ PLANNED_VERBS = {
     "scan": "Read the legacy source by hand",
 }
 GIVE_VERDICTS = frozenset(["run", "replay", "compare"])  # they say "verdict: incomparable" where they fail
-COULD_NOT = 2  # the exit code, as of `diff`
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,6 +56,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
       arguments: the words after the program's name; by default the process's own.
     """
+    _open_closed_streams()
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except Exception as error:
+        # What failed was to say what failed: left to Python it would end with 1, which says "different".
+        with contextlib.suppress(OSError):
+            traceback.print_exception(error)
+        return ExitCode.INTERNAL_ERROR
+    finally:
+        _flush_streams()
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     words, command = _split_command(list(sys.argv[1:] if arguments is None else arguments))
     parsed = _parser().parse_args(words)
     if command is not None:
@@ -66,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"parity: {parsed.verb} is not offered yet by this version. {PLANNED_VERBS[parsed.verb]}.", file=sys.stderr
         )
-        return COULD_NOT
+        return ExitCode.INCOMPARABLE
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does: a name in an old locale ends no report
     with escaped_streams(data=reports_on_standard_output(parsed)):
@@ -109,13 +125,14 @@ def _parser() -> argparse.ArgumentParser:
         prog="parity",
         description="Proves that a PyTorch port of TensorFlow 1 tower training is the same training, down to rounding.",
         epilog="Begin with `parity doctor`, then `parity run CASE`; `parity VERB --help` lists a verb's options. "
-        f"Exit codes: 0 same, 1 different, 2 could not compare. Not offered yet: {', '.join(PLANNED_VERBS)}.",
+        f"Exit codes: {TABLE}. Not offered yet: {', '.join(PLANNED_VERBS)}.",
     )
     parser.add_argument("--version", action="version", version=f"tower-parity {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for command in COMMANDS:
         sub = verbs.add_parser(command.name, help=command.help, description=command.help)
         command.add_arguments(sub)
+        sub.epilog = f"{sub.epilog or ''} Exit codes: {TABLE}."
         sub.set_defaults(run=command.run)
     for name in PLANNED_VERBS:  # without help, which leaves them out of the list of those that work
         sub = verbs.add_parser(name, add_help=False)
@@ -152,25 +169,64 @@ def _reader_may_leave() -> Iterator[None]:
         # The package that prints ends the program with 1 then, which would say "different".
         if isinstance(left, SystemExit) and not isinstance(left.__context__, BrokenPipeError):
             raise
-        # Standard output goes nowhere from here on, so that Python's own flush at the end has nobody to complain about.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.close(nowhere)
+        _send_nowhere(1)
         raise BrokenPipeError from None
 
 
 def _failed(parsed: argparse.Namespace, error: BaseException) -> int:
+    code = _code_of(error)
+    # Standard error may be closed or full: what happened is in the exit code all the same.
+    with contextlib.suppress(OSError):
+        if not isinstance(error, BrokenPipeError):
+            _tell(parsed, error)
+    return code
+
+
+def _code_of(error: BaseException) -> ExitCode:
+    from parity.report.failure import is_bug
+
+    if isinstance(error, KeyboardInterrupt):
+        return ExitCode.INTERRUPTED
+    return ExitCode.INTERNAL_ERROR if is_bug(error) else ExitCode.INCOMPARABLE
+
+
+def _tell(parsed: argparse.Namespace, error: BaseException) -> None:
     from parity.cli.mapping_table import leave_table
     from parity.cli.output import write_failure_files
     from parity.report import print_failure
 
-    if isinstance(error, BrokenPipeError):
-        return COULD_NOT
-    print_failure(error, _gives_verdict(parsed))
-    # After the message: where the table is stands last on the screen.
-    leave_table(parsed, error)
-    write_failure_files(parsed, error)
-    return COULD_NOT
+    try:
+        print_failure(error, _gives_verdict(parsed))
+        # After the message: where the table is stands last on the screen.
+        leave_table(parsed, error)
+    finally:
+        write_failure_files(parsed, error)
+
+
+def _flush_streams() -> None:
+    """Writes what is buffered, and drops what cannot be: at its own end Python would try again, and leave with 120."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # ValueError: it is closed
+            _send_nowhere(number)
+
+
+def _send_nowhere(number: int) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)
+
+
+def _open_closed_streams() -> None:
+    """Opens standard streams that the process was started without, on nothing.
+
+    Python has None in their place, and the next file that is opened would get their number, and what children print.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            setattr(sys, name, open(nowhere, "r" if not number else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _gives_verdict(parsed: argparse.Namespace) -> bool:

@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from parity.exit_codes import ExitCode
+
 SURE_ENOUGH = 0.8  # confidence of a proposal that contradicts a pair in force
 
 
@@ -146,7 +148,7 @@ def _contradictions(console: Any, mapping: Any, proposals: Any) -> int:
         text += f" {' + '.join(each.candidate)} by {each.transform} agrees with it ({told})"
         console.print(f"the values speak against it: {text}", markup=False, soft_wrap=True)
     # As a difference: the variables join, and what they hold says that they were joined wrongly.
-    return 1 if against else 0
+    return ExitCode.DIFFERENT if against else ExitCode.SAME
 
 
 def _propose(reference: Any, candidate: Any) -> None:

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parity.cli.output import claim_report_files, progress, reports_on_standard_output, seconds
+from parity.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from parity.judge.result import Result
     from parity.port.source.program import Missing
-
-INCOMPLETE = 3  # exit code: beside those of a verdict
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,9 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write verdict, files and what is left to write for machines (-: standard output)",
     )
     parser.add_argument("--quiet", action="store_true", help="print the verdict only")
-    parser.epilog = (
-        "Exit codes: 0 written and the same, 1 different, 2 could not, 3 written with parts left to write by hand."
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -73,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     _print_missing(missing, proof is not None)
     if arguments.json:
         write_json(result_of(port, proof), arguments.json, port=port_as_json(port, arguments.trace, written, proof))
-    return (proof.exit_code if proof else 0) or (INCOMPLETE if missing else 0)
+    return (proof.exit_code if proof else 0) or (ExitCode.UNFINISHED if missing else ExitCode.SAME)
 
 
 def _print_files(written: "Mapping[Path, str]", plainly: "Sequence[str]") -> None:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from parity.exit_codes import ExitCode
+
 END_SECONDS = 10.0  # seconds in which a script may write its checkpoint and the trace, before it is killed
 
 
@@ -65,7 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="the script and its own arguments")
     parser.epilog = (
-        "The script's output and exit code are its own; what was found is printed on stderr and kept in the trace."
+        "The script's output and exit code are its own; what was found is printed on stderr and kept in the trace. Where it "
+        "ended with 0 and not all was recorded, or it could not be run, the exit code is ours."
     )
 
 
@@ -88,12 +91,12 @@ def run(arguments: argparse.Namespace) -> int:
             "got a script of TensorFlow. Record it without --like.",
             file=sys.stderr,
         )
-        return 2
+        return ExitCode.INCOMPARABLE
     try:
         command = _command(arguments)
     except CommandError as error:
         print(f"parity: {error}", file=sys.stderr)
-        return 2
+        return ExitCode.INCOMPARABLE
     log = Path(f"{os.path.abspath(_out(arguments))}.log")
     # Of an earlier recording: the file is made again only if there is a message to keep. One that is under way keeps its
     # own; the recorder in the other process takes the folder anew.

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from parity.cli.output import seconds
+from parity.exit_codes import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _teach(arguments)
     except TeachError as error:
         print(f"parity: {error}", file=sys.stderr)
-        return 2
+        return ExitCode.INCOMPARABLE
 
 
 def _teach(arguments: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from parity.exit_codes import ExitCode
 from parity.judge.metrics import Worst
 from parity.trace import SourceLine
 
@@ -14,7 +15,12 @@ if TYPE_CHECKING:
 Verdict = Literal["same", "different", "incomparable", "not_run"]
 Found = Literal["holds", "absent", "not_known"]
 # As `diff` has them: 0 same, 1 different, 2 trouble.
-EXIT_CODES: dict[Verdict, int] = {"same": 0, "different": 1, "incomparable": 2, "not_run": 2}
+EXIT_CODES: dict[Verdict, ExitCode] = {
+    "same": ExitCode.SAME,
+    "different": ExitCode.DIFFERENT,
+    "incomparable": ExitCode.INCOMPARABLE,
+    "not_run": ExitCode.INCOMPARABLE,
+}
 FLOAT32_ONLY = "only float32 was judged"
 COMBINED_BY_TOOL = "combination: ours, not the port's"
 
@@ -250,13 +256,13 @@ class Result:
         """0 same, 1 different, 2 could not compare: as `diff`. In float32 alone a small bug is the same: that is no 0."""
         # Level 1 was asked for and could not be decided: float32 alone lets small bugs pass, which must not look like
         # success.
-        return 2 if self.verdict == "same" and self.float32_only else EXIT_CODES[self.verdict]
+        return ExitCode.INCOMPARABLE if self.verdict == "same" and self.float32_only else EXIT_CODES[self.verdict]
 
     @property
     def strict_exit_code(self) -> int:
         """The same, but 2 where anything that the verdict seems to cover was not judged."""
         # A strict reader takes what was not judged for what may be wrong.
-        return 2 if self.verdict == "same" and self.not_judged else self.exit_code
+        return ExitCode.INCOMPARABLE if self.verdict == "same" and self.not_judged else self.exit_code
 
     @property
     def qualifiers(self) -> list[str]:

@@ -1,5 +1,6 @@
 """Shows why nothing could be compared: what the side printed, the user's traceback, and one sentence."""
 
+import tempfile
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,9 +37,7 @@ def described(error: BaseException, verdict: bool = True) -> Failure:
     if isinstance(error, KeyboardInterrupt):
         when = "before there was a verdict" if verdict else "before it was done"
         return Failure(f"stopped {when}; every process of the run has been ended. Run it again.")
-    # Errors of ours are sentences already; all other exceptions are bugs, of which the traceback is what can be
-    # reported.
-    if isinstance(error, ValueError) and type(error).__module__.partition(".")[0] == "parity":
+    if is_refusal(error):
         parts = {name: getattr(error, name, "") for name in ("side", "traceback", "printed")}
         return Failure(str(error), **parts)
     # A full disk or a folder that may not be written is the machine's, and no bug here.
@@ -49,6 +48,16 @@ def described(error: BaseException, verdict: bool = True) -> Failure:
     return Failure(
         f"expected to finish, got {type(error).__name__}: {error}. This is a bug here: report it.", "", whole
     )
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether an exception is a sentence of ours already."""
+    return isinstance(error, ValueError) and type(error).__module__.partition(".")[0] == "parity"
+
+
+def is_bug(error: BaseException) -> bool:
+    """Whether an exception is neither a refusal, nor the machine's, nor an interrupt: its traceback is to be reported."""
+    return not (is_refusal(error) or isinstance(error, (OSError, KeyboardInterrupt)))
 
 
 def print_failure(error: BaseException, verdict: bool = True) -> None:
@@ -63,6 +72,7 @@ def print_failure(error: BaseException, verdict: bool = True) -> None:
 
     failure = described(error, verdict)
     console = open_console(error=True, soft_wrap=True)
+    file = _keep_traceback(failure.traceback) if is_bug(error) else ""
     if failure.printed:
         console.print(Text(f"The {TITLES.get(failure.side, failure.side)} last printed:", "bold"))
         console.print(Text("\n".join("  " + line for line in failure.printed.splitlines())))
@@ -71,8 +81,22 @@ def print_failure(error: BaseException, verdict: bool = True) -> None:
         console.print(Text(failure.traceback.rstrip()))
         console.print()
     console.print(f"[bold]parity[/]: {escape(failure.message)}")
+    if file:
+        console.print(f"parity: its traceback is in {escape(file)}")
     if verdict:
         console.print("verdict: [bold yellow]incomparable[/]")
+
+
+def _keep_traceback(text: str) -> str:
+    """Writes the traceback of a bug; returns the file's name, "" where it could not be written."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="parity-error-", suffix=".txt", encoding="utf-8", errors="backslashreplace", delete=False
+        ) as file:
+            file.write(text)
+        return file.name
+    except OSError:
+        return ""
 
 
 def write_failure(error: BaseException, path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from parity.cli import main
 from parity.cli.errors import CommandError
 from parity.cli.output import claim_file, claim_reproduction, claimed_folder
+from parity.exit_codes import MEANINGS, TABLE, ExitCode
 from parity.judge.result import Level, Result
 from parity.trace import TraceWriter
 
@@ -45,7 +47,7 @@ def test_the_help_names_every_verb_its_use_and_the_exit_codes(capsys):
     for verb in VERBS:
         assert f"\n    {verb} " in printed
     text = " ".join(printed.split())
-    assert "Exit codes: 0 same, 1 different, 2 could not compare." in text
+    assert f"Exit codes: {TABLE}." in text
     assert f"Not offered yet: {', '.join(LATER)}." in text
 
 
@@ -217,7 +219,7 @@ def test_a_command_that_is_stopped_says_so_in_its_own_words(capsys, monkeypatch,
 
     monkeypatch.setattr("parity.trace.Trace.__init__", stopped)
     code, _, errors = ended(capsys, *words)
-    assert (code, errors.splitlines()) == (2, said)
+    assert (code, errors.splitlines()) == (130, said)
 
 
 @pytest.fixture
@@ -242,14 +244,66 @@ def test_the_exit_code_is_the_verdicts(capsys, decided, verdict, code):
 
 
 def test_a_bug_of_ours_is_no_difference(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
     def broken(*arguments):
         raise KeyError("oops")
 
     monkeypatch.setattr("parity.experiment.compare.compare_traces", broken)
     code, _, errors = ended(capsys, "compare", "one", "other", "--json", str(tmp_path / "r.json"))
-    assert code == 2
+    assert code == 4
     assert "parity: expected to finish, got KeyError: 'oops'. This is a bug here: report it." in errors
     assert json.loads((tmp_path / "r.json").read_text())["verdict"] == "incomparable"
+    (file,) = tmp_path.glob("parity-error-*.txt")
+    assert f"parity: its traceback is in {file}\n" in errors
+    assert "in broken" in file.read_text()
+    assert file.read_text().endswith("KeyError: 'oops'\n")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_every_verb_lists_the_exit_codes(capsys, verb):
+    text = " ".join(ended(capsys, verb, "--help")[1].split())
+    assert text.endswith(
+        "Exit codes: 0 same, or done; 1 different; 2 could not compare, or could not do what was asked, as with a wrong "
+        "option; 3 done in part: what is left is named; 4 a bug here, with its traceback in a file; 130 interrupted, by "
+        "Ctrl-C or a cancelled job."
+    )
+
+
+def test_every_exit_code_has_a_meaning():
+    assert {code.value for code in MEANINGS} == {0, 1, 2, 3, 4, 130}
+    assert set(MEANINGS) == set(ExitCode)
+
+
+@pytest.mark.parametrize(
+    ("streams", "program", "code"),
+    [
+        (">&- 2>&-", "pass", 0),
+        (">/dev/full", "print('text')", 2),
+        (">&- 2>&-", "raise CommandError('refused')", 2),
+        ("2>/dev/full", "raise CommandError('refused')", 2),
+        (">/dev/full 2>/dev/full", "raise CommandError('refused')", 2),
+        ("2>/dev/full", "raise KeyError('a bug')", 4),
+        (">&- 2>&-", "raise KeyError('a bug')", 4),
+        ("2>/dev/full", "raise KeyboardInterrupt", 130),
+        (">/dev/full 2>/dev/full", "raise KeyboardInterrupt", 130),
+        (">/dev/full 2>/dev/full", "return 1", 1),
+    ],
+)
+def test_streams_that_cannot_be_written_to_do_not_say_different(tmp_path, streams, program, code):
+    verb = tmp_path / "verb.py"
+    verb.write_text(
+        "import sys\nfrom parity.cli import main, show\nfrom parity.cli.errors import CommandError\n"
+        f"def run(arguments):\n    {program}\n    return 0\n"
+        "it = sys.modules['parity.cli.main']\n"
+        "it.COMMANDS[:] = [each._replace(run=run) if each.name == 'show' else each for each in it.COMMANDS]\n"
+        "sys.exit(main(['show', 'trace']))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    # What is printed is buffered then, and Python writes it once more at its end.
+    environment.pop("PYTHONUNBUFFERED", None)
+    words = ["bash", "-c", f"exec {sys.executable} {verb} {streams}"]
+    assert subprocess.run(words, env=environment, check=False, capture_output=True, timeout=60).returncode == code
 
 
 def test_a_reader_that_leaves_early_gets_no_complaint(tmp_path):
