@@ -144,7 +144,8 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def _ended_as_interrupted() -> Iterator[None]:
-    # So that a cancelled job ends its sides and removes its folders like one stopped with Ctrl-C.
+    # So that a cancelled job, or one whose terminal is closed, ends its sides and removes its folders like one stopped with
+    # Ctrl-C.
     # Python sets handlers in the main thread alone; in any other this was called as a function.
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -153,11 +154,17 @@ def _ended_as_interrupted() -> Iterator[None]:
     def interrupt(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    numbers = [signal.SIGTERM, signal.SIGHUP] if hasattr(signal, "SIGHUP") else [signal.SIGTERM]
+    # What is ignored stays so: that is how `nohup` has a job outlive its terminal.
+    before = {number: signal.getsignal(number) for number in numbers}
+    heard = [number for number in numbers if before[number] is not signal.SIG_IGN]
+    for number in heard:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number in heard:
+            signal.signal(number, before[number])
 
 
 @contextlib.contextmanager

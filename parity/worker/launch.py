@@ -10,6 +10,7 @@ from pathlib import Path
 
 from parity.worker import bootstrap
 from parity.worker.process import SideProcess
+from parity.worker.protocol import FOLDER_VARIABLE
 
 # Seconds. A right run is silent for longest in its first step, while the graph is built; `--timeout` is for models that
 # take longer. Too long a wait costs time, too short a one ends a run that is right.
@@ -57,6 +58,8 @@ def _launch(side: str, python: str, module: str, environment: dict[str, str], lo
     environment.setdefault("PYTHONFAULTHANDLER", "1")
     # A line reaches its log as soon as it is whole; unbuffered, the lines of several ranks would mix.
     environment.pop("PYTHONUNBUFFERED", None)
+    # A side that is killed removes nothing; the folder of its log goes with the run, or is emptied by the next one.
+    environment[FOLDER_VARIABLE] = str(log.parent.resolve())
     greets = module != DATA  # it is always of this interpreter, and its only request has not changed
     return SideProcess(side, [python, str(bootstrap.__file__), module], environment, log, silence, greets)
 

@@ -12,12 +12,17 @@ import json
 import os
 import signal
 import sys
+import threading
+import time
 import traceback
 from typing import Any, BinaryIO, Callable, Dict, Optional
 
 # Of requests and their arguments; raised where a worker of before would take a request for another one, as when version
 # 2 began to have the worker apply perturbations, which one of version 1 would leave out without a word.
 PROTOCOL_VERSION = 2
+
+FOLDER_VARIABLE = "PARITY_SIDE_FOLDER"  # names a side's folder for temporary files, which whoever started it removes
+WATCH_SECONDS = 0.5  # between two looks for the parent, where the kernel does not tell of its end
 
 Handler = Callable[[Dict[str, Any], Callable[[int, int], None]], Any]
 
@@ -61,9 +66,8 @@ class Channel(object):
 def claim_standard_streams() -> Channel:
     """Takes stdin and stdout for messages and sends later prints to stderr; returns the `Channel`.
 
-    From here on the process ends with its parent, and prints where it is when it gets SIGUSR1.
+    From here on the process prints where it is when it gets SIGUSR1.
     """
-    die_with_parent()
     # By faulthandler and not by signal: its handler is C, and prints also while compiled code holds the interpreter.
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -83,12 +87,22 @@ def claim_standard_streams() -> Channel:
 
 
 def die_with_parent() -> None:
-    """Asks Linux to kill this process when its parent ends, however it ends; elsewhere does nothing."""
-    if sys.platform == "linux":
+    """Has this process killed when its parent ends, however that ends."""
+    parent = os.getppid()
+    try:
         # PR_SET_PDEATHSIG of prctl(2). The parent is the thread that started this process, and not its process: whoever
         # starts one has to be a thread that lives as long.
         set_parent_death_signal = 1
         ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, int(signal.SIGKILL))
+    except (AttributeError, TypeError, OSError):  # no Linux
+        threading.Thread(target=_watch_parent, args=[parent], daemon=True).start()
+
+
+def _watch_parent(parent: int) -> None:
+    # A process whose parent ends gets another one.
+    while os.getppid() == parent:
+        time.sleep(WATCH_SECONDS)
+    os._exit(1)
 
 
 def serve(channel: Channel, handlers: Dict[str, Handler]) -> None:

@@ -16,7 +16,15 @@ from typing import Any
 
 import torch
 
-from parity.worker.protocol import PROTOCOL_VERSION, Channel, SideError, claim_standard_streams, die_with_parent, serve
+from parity.worker.protocol import (
+    FOLDER_VARIABLE,
+    PROTOCOL_VERSION,
+    Channel,
+    SideError,
+    claim_standard_streams,
+    die_with_parent,
+    serve,
+)
 from torch_ddp.process_group import Rank, import_what_ddp_imports, process_group
 from torch_ddp.worker.rank import RankServer
 
@@ -41,7 +49,7 @@ class Ranks:
         self.backend = backend
         self.threads = threads
         # For the file by which ranks meet: a port of the machine could be taken, and needs a network.
-        self._folder = tempfile.mkdtemp(prefix="ranks-")
+        self._folder = tempfile.mkdtemp(prefix="ranks-", dir=os.environ.get(FOLDER_VARIABLE))
         self._pids: list[int] = []
         self._channels: list[Channel] = []
         self._files: list[Any] = []
