@@ -54,6 +54,7 @@ def assert_parity(
     Raises:
       AssertionError: the verdict is different or incomparable; its text is the report.
       ValueError: the case, the golden trace or a trace is not what it should be, or a side failed.
+      DamagedError: a file of either is not what was written.
     """
     if reference is not None and not (Path(reference) / DESCRIPTION).is_file():
         result = compare_traces(Path(reference), Path(candidate), Path(mapping) if mapping else None)

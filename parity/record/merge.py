@@ -1,6 +1,5 @@
 """Makes one trace of what the ranks of a program recorded, each in a folder of its own."""
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +8,17 @@ from typing import Any
 
 from parity.record.combination import Combination, combination_of, same_before_clipping, scaled_behind, settle_clipping
 from parity.record.hazards import Hazard, Seen, hazards_of
-from parity.trace import SHADOW_FORWARD, Trace, TraceWriter, parse_key, quantity_of, section_of, section_prefix, select
+from parity.trace import (
+    SHADOW_FORWARD,
+    Trace,
+    TraceWriter,
+    parse_key,
+    quantity_of,
+    read_json,
+    section_of,
+    section_prefix,
+    select,
+)
 from parity.trace.arrays import Tensors
 from parity.trace.keys import PER_TOWER
 
@@ -70,7 +79,7 @@ def read_ranks(folder: str) -> Ranks:
     paths = list(Path(folder).glob("rank-*"))
     for path in paths:
         try:
-            facts = json.loads((path / "facts.json").read_text("utf-8"))
+            facts = read_json(str(path / "facts.json"))
         except FileNotFoundError:
             continue  # just being made
         began = facts["began"]
@@ -248,7 +257,7 @@ def _passes(tensors: Mapping[str, Any]) -> int:
 
 
 def _digests(folder: Path, number: int) -> dict[str, str]:
-    found: dict[str, str] = json.loads((folder / f"digests-{number:06d}.json").read_text("utf-8"))
+    found: dict[str, str] = read_json(str(folder / f"digests-{number:06d}.json"))
     return found
 
 

@@ -5,6 +5,7 @@ import os
 import stat
 from typing import Any, List, NoReturn, Union
 
+from parity.trace.checksum import CHECKSUM_KEY, check_bytes
 from parity.trace.errors import TraceError
 
 # A graph of 20,000 ops takes some 20 MB. Python's objects take up to ten times the text.
@@ -39,16 +40,22 @@ def size_of(path: str, most: int) -> int:
 
 
 def read_json(path: str, most: int = MOST_BYTES_OF_JSON) -> Any:
-    """Returns what a JSON file holds.
+    """Returns what a JSON file holds, without its checksum.
 
     Raises:
+      DamagedError: it is not what was written.
       OSError: there is none.
       TraceError: it is no regular file, or larger than `most` bytes.
       ValueError: it is no JSON, deeper than 100 levels, or has an integer of more than 40 digits.
     """
     size = size_of(path, most)
     with open(path, "rb") as file:
-        return parse_json(file.read(size + 1))
+        text = file.read(size + 1)
+    check_bytes(text, path)
+    found = parse_json(text)
+    if isinstance(found, dict):
+        found.pop(CHECKSUM_KEY, None)
+    return found
 
 
 def parse_json(text: Union[bytes, bytearray], **options: Any) -> Any:

@@ -3,3 +3,11 @@
 
 class TraceError(ValueError):
     """A trace, or a file of one, is not what it should be."""
+
+
+class DamagedError(Exception):
+    """A file of a trace is not what was written, by its checksum.
+
+    No `ValueError`, and no `TraceError`: whoever does without a trace that is not there must not do without a damaged one,
+    for a verdict that leaves it out would be no answer.
+    """

@@ -1,5 +1,6 @@
 """Reads a trace lazily: memory is bounded by the largest tensor, not by the trace (Python 3.7 and up)."""
 
+import bisect
 import glob
 import os
 from typing import Any, Dict, List, Optional, Union
@@ -8,6 +9,7 @@ import numpy as np
 
 from parity.trace.arrays import Tensors
 from parity.trace.bounded import read_json
+from parity.trace.checksum import check_ahead
 from parity.trace.errors import TraceError
 from parity.trace.keys import GLOBAL_STEP, SKIPPED, STATE_OF_A_STEP, is_computed, select
 from parity.trace.safetensors import Headers, TensorFile
@@ -31,6 +33,7 @@ class Trace(object):
 
     Raises:
       TraceError: not a trace, of another format version, unfinished, or cut short.
+      DamagedError: its description is not what was written. A file of tensors says so when it is opened.
     """
 
     def __init__(self, directory: "Union[str, os.PathLike[str]]", whole: bool = True) -> None:
@@ -65,7 +68,12 @@ class Trace(object):
 
     def step(self, number: int) -> TensorFile:
         """Returns the quantities of step `number` as a lazy `TensorFile`."""
-        return TensorFile(self._path(step_file(number)), self._headers)
+        file = TensorFile(self._path(step_file(number)), self._headers)
+        following = bisect.bisect_right(self.step_numbers, number)
+        if following < len(self.step_numbers):
+            # Steps are mostly read in a row: the next one is checked while this one is judged.
+            check_ahead(self._path(step_file(self.step_numbers[following])))
+        return file
 
     def _path(self, name: str) -> str:
         return os.path.join(self.directory, name)

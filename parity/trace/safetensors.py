@@ -12,6 +12,7 @@ import numpy as np
 
 from parity.trace.arrays import Array
 from parity.trace.bounded import MOST_BYTES_OF_TENSORS, parse_json, size_of
+from parity.trace.checksum import CHECKSUM_KEY, UNSET, Buffer, check_file, with_checksum
 from parity.trace.errors import TraceError
 from parity.trace.keys import Quantity, TensorKey, parse_key, quantity_of
 
@@ -23,11 +24,11 @@ from parity.trace.keys import Quantity, TensorKey, parse_key, quantity_of
 #
 # Source: the format as published at https://github.com/huggingface/safetensors (README, "Format").
 
-Buffer = Union[bytes, memoryview]
 Entry = Tuple[str, Tuple[int, ...], int, int]
 
 # What the format's own library refuses to read; a trace of 100,000 tensors has a header of some 10 MB.
 MAX_HEADER_BYTES = 100_000_000
+METADATA = "__metadata__"
 MOST_AXES = 32  # of an array of numpy before 2.0, which legacy interpreters read with
 
 NUMPY_OF = {
@@ -83,7 +84,7 @@ def read_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source
         refuse(f"a header that is not JSON ({error})")
     if not isinstance(header, dict):
         refuse("a header that is not an object")
-    header.pop("__metadata__", None)  # texts of whoever wrote the file; of no tensor
+    header.pop(METADATA, None)  # texts of whoever wrote the file; of no tensor
     for name, entry in header.items():
         if not isinstance(entry, tuple):
             refuse(f"no dtype, shape and offsets for {name!r}")
@@ -151,11 +152,12 @@ class BFloat16(object):
         self.words = np.asarray(words, dtype=np.uint16)
 
 
-def encode(tensors: Mapping[str, Any]) -> List[Buffer]:
+def encode(tensors: Mapping[str, Any], metadata: Optional[Mapping[str, str]] = None) -> List[Buffer]:
     """Encodes named arrays as the bytes of a safetensors file.
 
     Args:
       tensors: dict of name to array (bool, integer or float of any shape), or to `BFloat16`.
+      metadata: texts of no tensor, the first entry of the header.
 
     Returns:
       A list of buffers (bytes or memoryviews) to be written one after the other.
@@ -163,7 +165,7 @@ def encode(tensors: Mapping[str, Any]) -> List[Buffer]:
     Raises:
       TraceError: an array has a dtype that the format does not know (object, string, complex).
     """
-    header: Dict[str, Any] = {}
+    header: Dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
     buffers: List[Buffer] = []
     offset = 0
     for name in tensors:
@@ -179,7 +181,7 @@ def encode(tensors: Mapping[str, Any]) -> List[Buffer]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
-    """Writes named arrays to `path`, which appears whole or not at all.
+    """Writes named arrays to `path`, which appears whole or not at all, with its checksum.
 
     Args:
       path: the file to make; its folder exists.
@@ -188,11 +190,13 @@ def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
     Raises:
       TraceError: an array has a dtype that the format does not know (object, string, complex).
     """
-    _write_whole(path, encode(tensors))
+    prefix, header, *values = encode(tensors, {CHECKSUM_KEY: UNSET})
+    _write_whole(path, [bytes(prefix) + bytes(header), *values])
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes `value` as JSON to `path`, which appears whole or not at all."""
+    """Writes `value` as JSON to `path`, which appears whole or not at all; an object with its checksum, for `read_json`."""
+    value = dict(value, **{CHECKSUM_KEY: UNSET}) if isinstance(value, dict) else value
     text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
     _write_whole(path, [text.encode("utf-8"), b"\n"])
 
@@ -217,7 +221,7 @@ def _write_whole(path: Path, buffers: List[Buffer]) -> None:
     partial = f"{path}.{uuid.uuid4().hex}.part"
     try:
         with open(partial, "wb") as file:
-            for buffer in buffers:
+            for buffer in with_checksum(buffers):
                 file.write(buffer)
         os.replace(partial, path)
     except BaseException:  # a KeyboardInterrupt too leaves no half of a large file
@@ -301,11 +305,15 @@ class TensorFile(object):
 
     Raises:
       TraceError: the file is missing, cut short, or not a safetensors file.
+      DamagedError: it has a checksum, and is not what was written.
     """
 
     def __init__(self, path: "Union[str, os.PathLike[str]]", headers: Optional[Headers] = None) -> None:
         self.path = str(path)
         try:
+            # Before anything is read of it, the header too: its lengths and names may be what is damaged.
+            size_of(self.path, MOST_BYTES_OF_TENSORS)
+            check_file(self.path)
             self._entries, self._start = headers.read(self.path) if headers else _header_of(self.path)
         except OSError as error:
             raise TraceError(

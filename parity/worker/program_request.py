@@ -4,11 +4,10 @@ Written by the process that starts the program, read in each of the program's ow
 """
 
 import dataclasses
-import json
 import os
 from typing import Any, Dict, Optional
 
-from parity.trace.safetensors import write_json
+from parity.trace import read_json, write_json
 
 REQUEST_VARIABLE = "PARITY_PROGRAM_REQUEST"  # names the file
 RECORD = "record"  # the kind of a request that only observes
@@ -42,8 +41,7 @@ def write_request(path: str, request: ProgramRequest) -> None:
 
 def read_request(path: str) -> ProgramRequest:
     """Reads a request as `write_request` leaves it."""
-    with open(path, encoding="utf-8") as file:
-        return ProgramRequest(**json.load(file))
+    return ProgramRequest(**read_json(path))
 
 
 def requested() -> Optional[ProgramRequest]:

@@ -17,6 +17,8 @@ import time
 import traceback
 from typing import Any, BinaryIO, Callable, Dict, Optional
 
+from parity.trace.errors import DamagedError
+
 # Of requests and their arguments; raised where a worker of before would take a request for another one, as when version
 # 2 began to have the worker apply perturbations, which one of version 1 would leave out without a word.
 PROTOCOL_VERSION = 2
@@ -137,5 +139,5 @@ def describe_error(error: BaseException) -> Dict[str, Any]:
         "type": type(error).__name__,
         "message": str(error),
         "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
-        "plain": isinstance(error, ValueError) and ours,
+        "plain": isinstance(error, (ValueError, DamagedError)) and ours,
     }

@@ -1,6 +1,8 @@
 """A blessed case is checked again without TensorFlow, and a port that has changed since is found."""
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +13,9 @@ import pytest
 from parity.case import load_case
 from parity.cli import main
 from parity.experiment import GoldenError, keep_golden, open_sides, run_case
+from parity.experiment.sides.golden_side import GoldenSide
 from parity.testing import assert_parity
+from parity.trace import DamagedError, read_json
 
 SQUARE = Path(__file__).parents[1] / "cases" / "square"
 WITHOUT_TENSORFLOW = """
@@ -73,10 +77,25 @@ def test_another_case_than_the_blessed_one_is_refused(copied):
     assert str(caught.value).endswith("got 2. Change the case back, or bless it again.")
 
 
+@pytest.mark.parametrize("name", ["golden.json", "trace.json", "init.safetensors", "step-000001.safetensors"])
+def test_a_golden_trace_with_a_flipped_bit_is_told_before_anything_is_run(copied, name):
+    case = load_case(copied)
+    GoldenSide(copied / "golden", case)
+    for file in sorted((copied / "golden").rglob(name)):
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-9] + bytes([whole[-9] ^ 4]) + whole[-8:])
+        with pytest.raises(
+            DamagedError, match=rf"this file is damaged: expected the checksum \S+ of {re.escape(str(file))}"
+        ):
+            GoldenSide(copied / "golden", case)
+        file.write_bytes(whole)
+        os.utime(file, ns=(0, 0))  # within one tick of the clock it would be taken for the damaged one
+
+
 def test_a_folder_that_is_no_golden_trace_or_of_another_version_is_refused(copied):
     case = load_case(copied)
     description = copied / "golden" / "golden.json"
-    known = json.loads(description.read_text())
+    known = read_json(str(description))
     with open_sides(None, reference=False) as sides:
         description.write_text(json.dumps({**known, "format_version": 99}))
         with pytest.raises(GoldenError, match=r"got another .*Bless the case again"):

@@ -8,7 +8,7 @@ import pytest
 
 from parity.case import load_case
 from parity.experiment import keep_golden, run_case
-from parity.trace import Trace
+from parity.trace import Trace, read_json
 from parity.worker.failures import SideFailed
 
 ROOT = Path(__file__).parents[2]
@@ -110,7 +110,7 @@ def test_a_golden_trace_without_inference_says_so_and_one_with_it_judges_it(tf2_
     assert judged.verdict == "same"
     assert evaluated(judged)["free", "eval/ema/loss"] == "same"
     described = tmp_path / "golden" / "golden.json"
-    known = json.loads(described.read_text())
+    known = read_json(str(described))
     del known["prepared"]["inference"]
     described.write_text(json.dumps(known))
     older = run_case(case, tf2_sides, golden=tmp_path / "golden")

@@ -13,6 +13,8 @@ import os
 import sys
 from typing import Optional, Sequence
 
+from parity.trace import DamagedError
+
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Runs one of the three; returns the exit code: 0, or 2 where it could not."""
@@ -21,7 +23,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         parsed.run(parsed)
-    except ValueError as error:
+    except (ValueError, DamagedError) as error:
         print(f"tf_towers.checkpoint: {error}", file=sys.stderr)
         return 2
     return 0

@@ -1,6 +1,5 @@
 """Runs a script as main, and reads its numbers as its author wrote them."""
 
-import json
 import os
 import runpy
 import subprocess
@@ -8,7 +7,7 @@ import sys
 import traceback
 from typing import Optional, Sequence, Set
 
-from parity.trace import SHADOW_FILE, write_json
+from parity.trace import SHADOW_FILE, read_json, write_json
 from parity.worker import bootstrap
 
 # Has the float64 shadow of what was recorded computed, in a process of its own: the script's is left alone.
@@ -48,8 +47,7 @@ def compute_shadow(out: str) -> str:
 
 def _is_made(out: str) -> bool:
     try:
-        with open(os.path.join(out, SHADOW_FILE), encoding="utf-8") as file:
-            return bool(json.load(file)["made"])
+        return bool(read_json(os.path.join(out, SHADOW_FILE))["made"])
     except (OSError, ValueError, KeyError):
         return False
 

@@ -12,13 +12,13 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m tf_towers.shadow TRACE\n")
         return 2
-    from parity.trace import TraceError
+    from parity.trace import DamagedError, TraceError
     from tf_towers.float64.errors import CannotShadow
     from tf_towers.shadow.build import make_shadow
 
     try:
         facts = make_shadow(arguments[0])
-    except (CannotShadow, TraceError) as error:
+    except (CannotShadow, TraceError, DamagedError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     written_out = ", ".join(facts["expanded"]) or "none"

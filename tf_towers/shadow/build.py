@@ -17,6 +17,7 @@ from parity.trace import (
     SHADOW_SPREAD,
     SHADOW_TIES,
     SHADOW_TIES_OF_INPUTS,
+    DamagedError,
     RecordedGraph,
     TensorFile,
     Trace,
@@ -69,6 +70,7 @@ def make_shadow(directory: Path) -> Dict[str, Any]:
     Raises:
       CannotShadow: the graph cannot be computed in float64.
       TraceError: there is no such trace, or it has no graph.
+      DamagedError: a file of it is not what was written.
     """
     beside = os.path.join(str(directory), SHADOW_FILE)
     trace = Trace(directory, whole=False)
@@ -87,6 +89,8 @@ def make_shadow(directory: Path) -> Dict[str, Any]:
     except CannotShadow as error:
         write_json(beside, {"made": False, "reason": str(error)})
         raise
+    except DamagedError:
+        raise  # recorded again there will be a shadow: no fault of this one is left behind
     except Exception as error:
         # A fault of ours, or of TensorFlow's: trying once more leaves the same.
         write_json(beside, {"made": False, "reason": FAULT % (type(error).__name__, error)})

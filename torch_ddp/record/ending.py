@@ -1,13 +1,13 @@
 """Ends a rank once all that is wanted is recorded, when the others have come as far."""
 
 import glob
-import json
 import os
 import sys
 import threading
 import time
 from typing import Any
 
+from parity.trace import read_json
 from torch_ddp.record.rank_trace import FACTS_FILE
 
 OTHERS_SECONDS = 120.0  # that a rank waits for the others to have recorded as much
@@ -49,5 +49,4 @@ def closed_ranks(ranks: str) -> int:
 
 
 def _is_closed(path: str) -> bool:
-    with open(path, encoding="utf-8") as file:
-        return bool(json.load(file).get("enough"))
+    return bool(read_json(path).get("enough"))

@@ -10,7 +10,7 @@ from parity.case import Case, as_declared
 from parity.experiment.sides.densify import DenseTrace
 from parity.experiment.sides.tensorflow_side import INITIAL_SLOTS, PREPARED
 from parity.experiment.spec import FORWARD, MAPPING, REPETITION, Capability, RunSpec
-from parity.trace import Forward, Trace, write_json
+from parity.trace import Forward, Trace, check_folder, read_json, write_json
 
 GOLDEN_FORMAT = "tower-parity-golden"
 GOLDEN_FORMAT_VERSION = 1
@@ -32,12 +32,15 @@ class GoldenSide:
 
     Raises:
       GoldenError: the folder is no golden trace, or the case differs in something that decides what the reference does.
+      DamagedError: a file in it is not what was written.
     """
 
     def __init__(self, folder: Path, case: Case) -> None:
         self._folder = folder
         self.notes: list[str] = []
         self.capabilities = Capability.NONE
+        # All of it, before anything is started: batches and states are read by other processes, from copies.
+        check_folder(folder)
         self._known = _load(folder)
         now, blessed = of_the_reference(case), self._known["case"]
         # Everything that decides what the reference does: a golden trace of another batch size would call any port
@@ -118,8 +121,8 @@ def keep_golden(case: Case, recorded: Path, golden: Path) -> None:
             ignore=shutil.ignore_patterns(PREPARED, INITIAL_SLOTS, REPETITION, MAPPING, *LEFT_BY_JUDGING),
         )
     # Left by the TensorFlow side when it was prepared for float32.
-    known = json.loads((recorded / GOLDEN_PARTS["runs"] / PREPARED).read_text())
-    known["initial_slots"] = json.loads((recorded / GOLDEN_PARTS["runs"] / INITIAL_SLOTS).read_text())
+    known = read_json(str(recorded / GOLDEN_PARTS["runs"] / PREPARED))
+    known["initial_slots"] = read_json(str(recorded / GOLDEN_PARTS["runs"] / INITIAL_SLOTS))
     description = {
         "format": GOLDEN_FORMAT,
         "format_version": GOLDEN_FORMAT_VERSION,
@@ -159,7 +162,7 @@ def of_the_reference(case: Case) -> dict[str, Any]:
 def _load(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION
     try:
-        known = json.loads(path.read_text())
+        known = read_json(str(path))
     except OSError:
         raise GoldenError(
             f"golden: expected a golden trace at {folder}, got no {DESCRIPTION}. Bless a case first."

@@ -34,6 +34,7 @@ from parity.trace import (
     batch_input,
     parse_key,
     quantity_of,
+    read_json,
     trace_name,
 )
 from parity.trace.arrays import Tensors
@@ -299,7 +300,7 @@ class LaunchedProgram:
         # The first: what ends other ranks follows from it.
         refused = sorted(ranks.glob(REFUSED), key=lambda path: path.stat().st_mtime_ns)
         if refused:
-            raise failure(TORCH_SIDE, request, json.loads(refused[0].read_text("utf-8")))
+            raise failure(TORCH_SIDE, request, read_json(str(refused[0])))
 
     def _ended(self, request: str, status: int, left: Ranks, asked: ProgramRequest) -> SideFailed:
         command, done = shlex.join(self._command), len(left.steps())
@@ -356,7 +357,7 @@ def _prints_stacks(pid: int) -> bool:
 
 
 def _read_all(folder: Path, pattern: str) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob(pattern))]
+    return [read_json(str(path)) for path in sorted(folder.glob(pattern))]
 
 
 def _all(file: Any) -> Tensors:

@@ -59,13 +59,35 @@ def test_a_trace_whose_writer_stopped_is_shown_as_that(tmp_path, capsys):
     assert "2 steps, its writer stopped early" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("size", [0, 5, 40, -1])
-def test_a_step_file_cut_short_is_named(traces, capsys, size):
+DAMAGED = "trace: this file is damaged: expected the checksum "
+
+
+@pytest.mark.parametrize(
+    ("size", "said"), [(0, "expected {} to be a whole"), (5, "expected {} to be a whole"), (40, DAMAGED), (-1, DAMAGED)]
+)
+def test_a_step_file_cut_short_is_named(traces, capsys, size, said):
     file = traces[1] / "step-000001.safetensors"
     content = file.read_bytes()
     file.write_bytes(content[:size])
     for words in (["compare", *traces], ["show", traces[1], "--step", "1"]):
-        assert f"expected {file} to be a whole safetensors file, got " in refused(capsys, *words)
+        refusal = refused(capsys, *words)
+        assert said.format(file) in refusal and str(file) in refusal
+
+
+@pytest.mark.parametrize(
+    "name", ["trace.json", "init.safetensors", "step-000000.safetensors", "step-000001.safetensors"]
+)
+@pytest.mark.parametrize("side", [0, 1])
+def test_one_flipped_bit_is_told_with_the_file_and_what_to_do(traces, capsys, tmp_path, name, side):
+    file, result = traces[side] / name, tmp_path / "result.json"
+    content = bytearray(file.read_bytes())
+    content[-9] ^= 1
+    file.write_bytes(content)
+    told = refused(capsys, "compare", *traces, "--json", result)
+    found = json.loads(result.read_text())
+    assert found["verdict"] == "incomparable"
+    for text in (told, found["error"]["message"]):
+        assert DAMAGED in text and f" of {file}, got " in text and "record it again" in text
 
 
 def test_a_missing_step_file_is_named(traces, capsys):
@@ -77,7 +99,7 @@ def test_a_description_cut_short_is_named(traces, capsys):
     file = traces[1] / "trace.json"
     file.write_text(file.read_text()[:40])
     for words in (["compare", *traces], ["show", traces[1]], ["map", *traces]):
-        assert f"trace: expected JSON in {file}, got " in refused(capsys, *words)
+        assert DAMAGED in refused(capsys, *words)
 
 
 def test_a_folder_that_is_no_trace_is_named(traces, tmp_path, capsys):

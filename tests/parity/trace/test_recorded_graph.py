@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from parity.trace import RecordedGraph, TraceError, TraceWriter, read_graph, write_graph
+from parity.trace import DamagedError, RecordedGraph, TraceError, TraceWriter, read_graph, read_json, write_graph
 from parity.trace.graph import reduce_value
 
 GRAPH = RecordedGraph(
@@ -44,7 +44,7 @@ def test_a_graph_is_read_as_it_was_written(tmp_path):
 
 def test_a_graph_of_before_is_read_without_what_was_not_kept(tmp_path):
     write_graph(tmp_path, GRAPH)
-    found = json.loads((tmp_path / "graph.json").read_text())
+    found = read_json(str(tmp_path / "graph.json"))
     before = {name: found[name] for name in ("format", "format_version", "ops", "definition", "variables", "runs")}
     (tmp_path / "graph.json").write_text(json.dumps(before))
     assert read_graph(tmp_path) == RecordedGraph(GRAPH.definition, GRAPH.variables, GRAPH.runs)
@@ -76,7 +76,7 @@ def test_a_trace_without_a_graph_is_refused(tmp_path):
 )
 def test_a_graph_that_is_not_whole_is_refused(tmp_path, change, said):
     write_graph(tmp_path, GRAPH)
-    found = json.loads((tmp_path / "graph.json").read_text())
+    found = read_json(str(tmp_path / "graph.json"))
     change(found)
     (tmp_path / "graph.json").write_text(json.dumps(found))
     with pytest.raises(TraceError, match=said):
@@ -151,7 +151,7 @@ def test_every_rule_of_clipping_that_is_described_is_read(tmp_path, rule):
 @pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in FAULTS.items() for value in values])
 def test_where_a_graph_comes_from_is_as_described_or_refused(tmp_path, field, value):
     write_graph(tmp_path, GRAPH)
-    found = json.loads((tmp_path / "graph.json").read_text())
+    found = read_json(str(tmp_path / "graph.json"))
     assert found[field], "the test would see nothing in an empty field"
     found[field] = value
     (tmp_path / "graph.json").write_text(json.dumps(found))
@@ -169,7 +169,7 @@ def test_half_a_file_is_refused(tmp_path):
     write_graph(tmp_path, GRAPH)
     text = (tmp_path / "graph.json").read_text()
     (tmp_path / "graph.json").write_text(text[: len(text) // 2])
-    with pytest.raises(TraceError, match="expected JSON"):
+    with pytest.raises(DamagedError, match="this file is damaged"):
         read_graph(tmp_path)
 
 

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 import parity
-from parity.trace import Forward, ForwardOp, LaidOut, Operand, SourceLine, TraceError, UsersLines, write_forward
+from parity.trace import (
+    Forward,
+    ForwardOp,
+    LaidOut,
+    Operand,
+    SourceLine,
+    TraceError,
+    UsersLines,
+    read_json,
+    write_forward,
+)
 
 LINE = SourceLine("tower.py", 31, "tower", "x = tf.nn.relu(x)", (("tower.py", 40, "loss", "x = tower(x)"),))
 
@@ -18,7 +28,7 @@ def test_a_pass_gives_its_lines_back_and_one_of_before_is_read_without(tmp_path)
     write_forward(tmp_path / "f", 0, "0", [(op, np.ones(op.shape)) for op in ops])
     assert Forward(tmp_path / "f").ops == ops
     path = tmp_path / "f" / "forward.json"
-    kept = json.loads(path.read_text())
+    kept = read_json(str(path))
     assert (kept["format"], kept["format_version"]) == ("tower-parity-forward", 1)
     assert all(len(op) == 6 for op in kept["ops"])  # as whoever reads the first version expects them
     del kept["lines"]
@@ -42,7 +52,7 @@ def test_a_description_of_a_pass_that_lies_is_refused(tmp_path, text, message):
     write_forward(tmp_path / "f", 0, "0", [(ForwardOp(name, "Relu", [], [], [], {}, LINE), None) for name in "ab"])
     path = tmp_path / "f" / "forward.json"
     if isinstance(text, dict):
-        changed = {**json.loads(path.read_text()), **text}
+        changed = {**read_json(str(path)), **text}
         text = json.dumps({name: value for name, value in changed.items() if value is not None})
     path.write_text(text)
     with pytest.raises(TraceError, match=message):
@@ -98,7 +108,7 @@ def test_a_pass_says_how_what_an_op_takes_was_laid_out(tmp_path):
     write_forward(tmp_path / "f", 0, "0", [(op, np.ones(op.shape)) for op in ops])
     assert Forward(tmp_path / "f").ops[1].operands[0].laid_out == turned.laid_out
     path = tmp_path / "f" / "forward.json"
-    kept = json.loads(path.read_text())
+    kept = read_json(str(path))
     assert len(kept["operands"][1][0]) == 5  # as whoever reads what an earlier version wrote expects them
     del kept["laid_out"]
     path.write_text(json.dumps(kept))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file
 
-from parity.trace import Trace, TraceError, TraceWriter, decode, encode, parse_key, write_tensors
+from parity.trace import Trace, TraceError, TraceWriter, decode, encode, parse_key, read_json, write_tensors
 from parity.trace import safetensors as tensor_file
 from parity.trace.safetensors import BFloat16, Headers, TensorFile, read_header
 
@@ -61,8 +61,7 @@ def test_objects_are_refused_by_name(tmp_path):
 @pytest.mark.parametrize("keep", [0, 7, 20, 0.5, -1])
 def test_a_file_cut_short_is_refused(tmp_path, keep):
     path = tmp_path / "x.safetensors"
-    write_tensors(path, {"a": np.arange(100.0)})
-    data = path.read_bytes()
+    data = b"".join(bytes(part) for part in encode({"a": np.arange(100.0)}))  # without a checksum, as others write it
     path.write_bytes(data[: int(len(data) * keep) if isinstance(keep, float) else keep])
     with pytest.raises(TraceError, match="whole safetensors file"):
         TensorFile(path)
@@ -183,7 +182,7 @@ def test_a_description_that_is_nested_without_end_is_refused(tmp_path):
 )
 def test_a_description_that_is_none_of_a_trace_is_refused(tmp_path, change, said):
     write(tmp_path).close()
-    meta = json.loads((tmp_path / "trace.json").read_text())
+    meta = read_json(str(tmp_path / "trace.json"))
     (tmp_path / "trace.json").write_text(json.dumps([] if change is None else {**meta, **change}))
     with pytest.raises(TraceError, match=said):
         Trace(tmp_path)
@@ -191,7 +190,7 @@ def test_a_description_that_is_none_of_a_trace_is_refused(tmp_path, change, said
 
 def test_a_trace_says_who_wrote_it_and_in_which_version_of_the_format(tmp_path):
     write(tmp_path).close()
-    meta = json.loads((tmp_path / "trace.json").read_text())
+    meta = read_json(str(tmp_path / "trace.json"))
     assert (meta["format"], meta["format_version"], meta["steps"]) == ("tower-parity-trace", 1, 1)
     assert list(meta) == sorted(meta), "the same trace is the same bytes"
     assert Trace(tmp_path).producer == {
@@ -234,7 +233,7 @@ def test_a_missing_step_is_named(tmp_path):
 
 def test_another_format_version_is_refused(tmp_path):
     write(tmp_path).close()
-    meta = json.loads((tmp_path / "trace.json").read_text())
+    meta = read_json(str(tmp_path / "trace.json"))
     (tmp_path / "trace.json").write_text(json.dumps({**meta, "format_version": 99}))
     with pytest.raises(TraceError, match=r"expected format version 1 .* got 99"):
         Trace(tmp_path)

@@ -16,7 +16,7 @@ from support.tiers import few, on_both
 from parity.cli import main
 from parity.port.prove import prove_folder
 from parity.port.source.program import port_of
-from parity.trace import Trace
+from parity.trace import Trace, read_json
 from parity.trace.escape import in_docstring
 
 pytestmark = pytest.mark.usefixtures("forked_torch")
@@ -143,7 +143,7 @@ def test_a_variance_that_the_script_makes_unbiased_is_that_of_a_fused_norm(trace
 def test_a_variance_that_no_layer_has_is_moved_op_by_op_with_its_mean_and_its_count_is_named(trace_of, tmp_path):
     shutil.copytree(trace_of("served"), tmp_path / "trace")
     file = tmp_path / "trace" / "graph.json"
-    graph = json.loads(file.read_text())
+    graph = read_json(str(file))
     (one,) = (node for node in graph["definition"]["node"] if node["name"] == "sub/y")
     one["attr"]["value"]["tensor"]["float_val"] = [2.0]  # n / (n - 2)
     file.write_text(json.dumps(graph))
@@ -221,7 +221,7 @@ def test_a_residual_net_is_written_in_few_lines_and_proven(recorded_here, name, 
 
 def test_what_cannot_be_written_is_named_and_exits_with_3(trace_of, tmp_path, capsys):
     shutil.copytree(trace_of("split_sum"), tmp_path / "trace")
-    graph = json.loads((tmp_path / "trace" / "graph.json").read_text())
+    graph = read_json(str(tmp_path / "trace" / "graph.json"))
     for node in graph["definition"]["node"]:
         node["op"] = node["op"].replace("Relu", "Digamma")
     (tmp_path / "trace" / "graph.json").write_text(json.dumps(graph))

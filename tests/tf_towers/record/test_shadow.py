@@ -9,7 +9,7 @@ import pytest
 from support.tiers import few
 
 from parity.experiment.replay.session import _shadow
-from parity.trace import Trace, parse_key, read_graph
+from parity.trace import Trace, parse_key, read_graph, read_json
 from parity.worker import bootstrap
 
 from .conftest import run, run_recorded
@@ -100,7 +100,7 @@ def test_a_script_that_writes_variables_between_its_steps_has_no_free_run(tf_pyt
     assert "changed_between_steps" in done.hazards
     assert Trace(done.out / "shadow").step_numbers == [0, 1, 2]
     assert not (done.out / "shadow" / "free").exists()
-    told = json.loads((done.out / "shadow.json").read_text())
+    told = read_json(str(done.out / "shadow.json"))
     assert told["free"] == "the script writes variables between its steps, which is not recorded"
 
 
@@ -151,8 +151,7 @@ def test_numbers_that_only_the_model_is_fed_are_taken_as_the_script_fed_them(rec
 def test_that_measure_finds_a_changed_constant(tf_python, expanded, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(expanded.out, copy)
-    text = (copy / "graph.json").read_text()
-    graph = json.loads(text)
+    graph = read_json(str(copy / "graph.json"))
     node = next(each for each in graph["definition"]["node"] if _is_scalar(each, 0.044715))
     node["attr"]["value"]["tensor"]["float_val"] = [0.0448]
     (copy / "graph.json").write_text(json.dumps(graph))
@@ -163,12 +162,12 @@ def test_that_measure_finds_a_changed_constant(tf_python, expanded, tmp_path):
 def test_a_shadow_that_failed_says_why_and_nobody_is_told_to_make_it(tf_python, expanded, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(expanded.out, copy, ignore=shutil.ignore_patterns("shadow"))
-    graph = json.loads((copy / "graph.json").read_text())
+    graph = read_json(str(copy / "graph.json"))
     node = next(each for each in graph["definition"]["node"] if each["op"] == "Conv2D")
     node["input"] = node["input"][:1]
     (copy / "graph.json").write_text(json.dumps(graph))
     assert run(tf_python, [str(bootstrap.__file__), "tf_towers.shadow", str(copy)], tmp_path).returncode != 0
-    told = json.loads((copy / "shadow.json").read_text())
+    told = read_json(str(copy / "shadow.json"))
     assert told["made"] is False
     assert told["reason"].startswith("shadow: expected every step to be computed in float64, got ValueError: ")
     shadow, why = _shadow(Trace(copy))
@@ -228,7 +227,7 @@ def test_an_op_that_cannot_be_shadowed_is_named(tf_python, tmp_path):
     assert "got the op larger/ResizeBicubic" in done.said or "got the op larger" in done.said
     assert "a ResizeBicubic, which is in float32 whatever its input. Level 2 only can be judged." in done.said
     assert not (done.out / "shadow").exists()
-    assert json.loads((done.out / "shadow.json").read_text())["made"] is False
+    assert read_json(str(done.out / "shadow.json"))["made"] is False
 
 
 def test_a_script_that_races_has_a_shadow_of_what_was_meant(recorded):

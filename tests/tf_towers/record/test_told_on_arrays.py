@@ -2,9 +2,9 @@
 
 # ruff: noqa: F821 - programs find tf there, and Python 3.7 reads them
 
-import json
-
 import pytest
+
+from parity.trace import read_json
 
 
 def _reported(recorded, whole, calls, hazards, sections, left_out):
@@ -243,7 +243,7 @@ def test_what_became_of_the_shadow_is_told_and_written_down(tf, tmp_path, code, 
     if kept is None:
         assert not file.exists()
     else:
-        assert json.loads(file.read_text()) == (kept if isinstance(kept, dict) else {"made": False, "reason": kept})
+        assert read_json(str(file)) == (kept if isinstance(kept, dict) else {"made": False, "reason": kept})
 
 
 def _rates(names):

@@ -1,0 +1,248 @@
+"""A file of a trace that is not what was written is called damaged, whichever bit of it it is."""
+
+import collections
+import json
+import re
+import shutil
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from parity.experiment.compare import compare_traces
+from parity.trace import (
+    DamagedError,
+    Forward,
+    ForwardOp,
+    RecordedGraph,
+    TensorFile,
+    Trace,
+    TraceWriter,
+    check_folder,
+    encode,
+    read_graph,
+    read_json,
+    write_forward,
+    write_graph,
+    write_json,
+    write_tensors,
+)
+from parity.trace import checksum as of_files
+from parity.trace.checksum import LEAST_AHEAD, ROW, ROWS_AT_ONCE, Checksum, check_ahead, check_file
+
+VARIABLES = {"w": {"shape": [5], "dtype": "float32", "kind": "weight"}}
+DAMAGED = r"this file is damaged: expected the checksum \S+ of (\S+), got [0-9a-f]{8}\. .*record it again"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known_of_any_file(monkeypatch):
+    # Files of one name and size are written within one tick of the file system's clock here.
+    monkeypatch.setattr(of_files, "_FAULTS", collections.OrderedDict())
+
+
+def write(folder: Path, moved: float = 0.0) -> Path:
+    """Writes a trace with all kinds of files that are read."""
+    writer = TraceWriter(folder, {"package": "test"}, {"towers": 1, "precision": "float32"}, VARIABLES)
+    value = np.arange(1, 6, dtype=np.float32) * np.float32(1 + moved)
+    writer.init({"var/w": value})
+    for number in range(2):
+        weights = value * np.float32(0.9 - number)
+        writer.step(number, {"state/global_step": np.array(number), "grad/w": value, "var/w": weights})
+    writer.close()
+    node = {"name": "w", "op": "VariableV2"}
+    write_graph(folder, RecordedGraph({"node": [node]}, {"var/w": "w"}, []))
+    write_forward(folder / "forward", 0, "0", [(ForwardOp("a", "Relu", [], [], [2], {}), np.ones(2))])
+    return folder
+
+
+def read_all(folder: Path) -> None:
+    """Reads every file of a trace as its readers do."""
+    trace = Trace(folder)
+    for file in (trace.init(), *map(trace.step, trace.step_numbers)):
+        for name in file.names():
+            file.read(name)
+    read_graph(folder)
+    Forward(folder / "forward").value(0)
+    Trace(folder / "forward").init()
+
+
+def flip(path: Path, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def bits_of(folder: Path) -> list[tuple[Path, int]]:
+    """Lists all files below a folder with the number of bits before each one's end."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    ends = np.cumsum([8 * path.stat().st_size for path in files])
+    return list(zip(files, map(int, ends), strict=True))
+
+
+def at(listed: list[tuple[Path, int]], number: int) -> tuple[Path, int]:
+    before = 0
+    for path, end in listed:
+        if number < end:
+            return path, number - before
+        before = end
+    raise AssertionError(number)
+
+
+def found_of_flips(folder: Path, count: int, seed: int) -> collections.Counter[str]:
+    """Flips bits of a trace one at a time; returns how often which answer was given."""
+    one, other = write(folder / "one"), write(folder / "other", 1e-8)
+    listed, found = bits_of(one), collections.Counter()
+    assert compare_traces(one, other).verdict == "same"
+    for number in np.random.default_rng(seed).choice(listed[-1][1], count, replace=False).tolist():
+        path, bit = at(listed, number)
+        of_files._FAULTS.clear()
+        flip(path, bit)
+        try:
+            read_all(one)
+            found[f"{compare_traces(one, other).verdict} ({path.name}, bit {bit})"] += 1
+        except DamagedError as error:
+            found["damaged" if re.search(DAMAGED, str(error))[1] == str(path) else f"another file than {path}"] += 1
+        flip(path, bit)
+    return found
+
+
+def test_each_of_a_hundred_flipped_bits_is_called_damage(tmp_path):
+    assert found_of_flips(tmp_path, 100, seed=1) == {"damaged": 100}
+
+
+@pytest.mark.slow
+def test_each_of_a_thousand_flipped_bits_is_called_damage(tmp_path):
+    assert found_of_flips(tmp_path, 1000, seed=2) == {"damaged": 1000}
+
+
+def test_every_single_bit_of_the_smallest_files_counts(tmp_path):
+    tensors, described = tmp_path / "x.safetensors", tmp_path / "x.json"
+    write_tensors(tensors, {"w": np.ones(1, np.float32)})
+    write_json(described, {"steps": 1})
+    for path, read in ((tensors, lambda: TensorFile(tensors)), (described, lambda: read_json(str(described)))):
+        read()
+        for bit in range(8 * path.stat().st_size):
+            flip(path, bit)
+            of_files._FAULTS.clear()
+            with pytest.raises(DamagedError, match="this file is damaged"):
+                read()
+            flip(path, bit)
+
+
+@pytest.mark.parametrize(("bit", "verdict"), [(0, "same"), (30, "different")])
+def test_the_proof_that_flips_are_seen_can_fail(tmp_path, monkeypatch, bit, verdict):
+    monkeypatch.setattr(of_files, "_parted", lambda data: ("", data))  # as of a file without a checksum
+    one, other = write(tmp_path / "one"), write(tmp_path / "other")
+    path = one / "step-000001.safetensors"
+    flip(path, 8 * (path.stat().st_size - 4) + bit)  # of the last weight, its lowest and its highest bit but the sign's
+    assert compare_traces(one, other).verdict == verdict
+
+
+def test_the_checksum_of_a_file_of_one_row_is_that_of_zlib():
+    checksum = Checksum()
+    checksum.update(b"tower")
+    assert checksum.digits() == f"{zlib.crc32(b'tower' + bytes(ROW - 5)):08x}"
+
+
+@pytest.mark.parametrize("size", [0, 1, ROW - 1, ROW, ROW + 1, ROW * ROWS_AT_ONCE, 3 * ROW * ROWS_AT_ONCE + 7])
+def test_the_checksum_is_that_of_the_rows_however_the_bytes_are_cut(size):
+    data = np.random.default_rng(size).integers(0, 256, size, np.uint8).tobytes()
+    rows = np.frombuffer(data + bytes(-size % ROW), np.uint8).reshape(-1, ROW)
+    expected = f"{zlib.crc32(np.bitwise_xor.reduce(rows, axis=0).tobytes()):08x}"
+    for cut in (1 + size // 3, 1 + size):
+        checksum = Checksum()
+        for begin in range(0, size, cut):
+            checksum.update(data[begin : begin + cut])
+        assert checksum.digits() == expected
+
+
+def test_the_checksum_of_written_files_stays_what_it_is(tmp_path):
+    write_tensors(tmp_path / "x.safetensors", {"w": np.arange(3, dtype=np.float32)})
+    write_json(tmp_path / "x.json", {"steps": 1})
+    assert b'{"__metadata__":{"__checksum__":"xor-crc32:' in (tmp_path / "x.safetensors").read_bytes()[8:]
+    assert json.loads((tmp_path / "x.json").read_text()).keys() == {"__checksum__", "steps"}
+    assert read_json(str(tmp_path / "x.json")) == {"steps": 1}
+    assert load_file(tmp_path / "x.safetensors")["w"].tolist() == [0, 1, 2]
+
+
+def test_pages_that_changed_places_are_seen(tmp_path):
+    path, page = tmp_path / "x.safetensors", 4096
+    write_tensors(path, {"w": np.random.default_rng(0).standard_normal(10 * page)})
+    data = bytearray(path.read_bytes())
+    data[page : 2 * page], data[5 * page : 6 * page] = data[5 * page : 6 * page], data[page : 2 * page]
+    path.write_bytes(data)
+    with pytest.raises(DamagedError, match=DAMAGED):
+        TensorFile(path)
+
+
+def test_a_trace_without_checksums_is_read(tmp_path):
+    one, other = write(tmp_path / "one"), write(tmp_path / "other")
+    for path in (path for path in one.rglob("*") if path.is_file()):
+        if path.suffix == ".json":
+            path.write_text(json.dumps(read_json(str(path))))
+        else:
+            tensors = load_file(path)
+            path.write_bytes(b"".join(bytes(part) for part in encode(tensors)))
+    read_all(one)
+    assert compare_traces(one, other).verdict == "same"
+
+
+def test_a_file_is_read_in_full_once_in_a_process_as_long_as_it_is_the_same(tmp_path, monkeypatch):
+    read, as_it_is = [], Checksum.read
+    monkeypatch.setattr(Checksum, "read", lambda self, file: (read.append(file.name), as_it_is(self, file)))
+    path = str(tmp_path / "x.safetensors")
+    write_tensors(path, {"w": np.ones(1)})
+    for _ in range(2):
+        check_file(path)
+    assert read == [path]
+    write_tensors(path, {"w": np.ones(2)})
+    check_file(path)
+    assert read == [path, path]
+
+
+def test_of_so_many_files_is_known_whether_they_are_whole_and_of_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(of_files, "MOST_CHECKED", 2)
+    for number in range(4):
+        write_tensors(tmp_path / f"{number}.safetensors", {"w": np.ones(1)})
+        check_file(str(tmp_path / f"{number}.safetensors"))
+    assert [Path(identity[0]).name for identity in of_files._FAULTS] == ["2.safetensors", "3.safetensors"]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_large_step_is_checked_while_the_one_before_it_is_read(tmp_path, damaged):
+    writer = TraceWriter(tmp_path / "t", {"package": "test"})
+    for number in range(2):
+        writer.step(number, {"var/w": np.zeros(LEAST_AHEAD, np.uint8)})
+    writer.close()
+    if damaged:
+        flip(tmp_path / "t" / "step-000001.safetensors", 8 * LEAST_AHEAD)
+    trace = Trace(tmp_path / "t")
+    trace.step(0)  # says nothing of the next one
+    for thread in list(of_files._AHEAD.values()):
+        thread.join()
+    assert [bool(fault) for fault in of_files._FAULTS.values()] == [False, damaged]
+    if damaged:
+        with pytest.raises(DamagedError, match="step-000001"):
+            trace.step(1)
+    else:
+        trace.step(1)
+    assert not of_files._AHEAD
+
+
+def test_a_step_that_is_not_there_is_told_by_who_asks_for_it(tmp_path):
+    check_ahead(str(tmp_path / "step-000001.safetensors"))
+    with pytest.raises(FileNotFoundError):
+        check_file(str(tmp_path / "step-000001.safetensors"))
+
+
+def test_a_folder_is_as_whole_as_each_of_its_files(tmp_path):
+    folder = write(tmp_path / "golden")
+    check_folder(folder)
+    for path in (folder / "forward" / "step-000000.safetensors", folder / "trace.json"):
+        copy = tmp_path / path.name
+        shutil.copytree(folder, copy)
+        flip(copy / path.relative_to(folder), 1000)
+        with pytest.raises(DamagedError, match=re.escape(path.name)):
+            check_folder(copy)
