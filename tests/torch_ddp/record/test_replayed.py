@@ -1,6 +1,5 @@
 """A program under observation gets recorded states and batches in place of its own, and says what it cannot take."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 import torch
 
 from parity.mapping.states import write_init, write_states
+from parity.trace import read_json
 from parity.worker.program_request import DESCRIBE, REPLAY, ProgramRequest
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.record.described import Described
@@ -62,7 +62,7 @@ def test_each_step_begins_with_the_recorded_state_and_batch(replayed, section, t
         assert torch.equal(section.models[""].weight, torch.from_numpy(WEIGHT + number))
         stand_in.before_forward(number, [section])
         stand_in.after_update(section, number)
-    seen = json.loads(next((tmp_path / "ranks").glob("seen-*.json")).read_text())
+    seen = read_json(str(next((tmp_path / "ranks").glob("seen-*.json"))))
     assert seen == {"draws_left": [], "narrow": {}, "notes": [], "places": {"x": "0"}}
 
 
@@ -150,7 +150,7 @@ def test_what_cannot_be_given_is_left_for_the_parent_to_say(replayed, section, t
     with pytest.raises(TorchDdpError, match=message):
         stand_in.replace_batch(None, batch)
         stand_in.after_update(section, 0)
-    refused = json.loads(next((tmp_path / "ranks").glob("refused-*.json")).read_text())
+    refused = read_json(str(next((tmp_path / "ranks").glob("refused-*.json"))))
     assert refused["plain"]
     assert refused["type"] == "TorchDdpError"
 
@@ -196,7 +196,7 @@ def test_what_ends_a_process_is_left_for_the_parent(tmp_path, monkeypatch, capsy
         raise RuntimeError("expected Double but found Float")
     except RuntimeError as error:
         sys.excepthook(RuntimeError, error, error.__traceback__)
-    left = json.loads(next(tmp_path.glob("refused-*.json")).read_text())
+    left = read_json(str(next(tmp_path.glob("refused-*.json"))))
     assert (left["type"], left["message"], left["plain"]) == ("RuntimeError", "expected Double but found Float", False)
     assert "expected Double but found Float" in capsys.readouterr().err
 
@@ -207,7 +207,7 @@ def test_a_program_is_described_before_its_first_step(section, tmp_path, monkeyp
     section.optimizer = torch.optim.Adam(section.models[""].parameters())
     section.models[""].register_buffer("scale", torch.tensor(2.0))
     Described(ProgramRequest(str(tmp_path), DESCRIBE)).before_forward(0, [section])
-    described = json.loads(next(tmp_path.glob("described-*.json")).read_text())
+    described = read_json(str(next(tmp_path.glob("described-*.json"))))
     assert [name for name, _ in described["variables"]] == ["weight", "scale"]
     assert described["slots"] == ["exp_avg", "exp_avg_sq"]
     assert described["initial_slots"]["slot/exp_avg/weight"] == [0.0, 0.0]
