@@ -13,6 +13,7 @@ from parity.report.json_file import write_json
 from parity.report.junit import write_junit_failure
 from parity.report.markdown import write_markdown
 from parity.report.view import LEVELS_IN_ORDER
+from parity.trace import DamagedError
 from parity.worker.failures import TITLES
 
 
@@ -52,7 +53,7 @@ def described(error: BaseException, verdict: bool = True) -> Failure:
 
 def is_refusal(error: BaseException) -> bool:
     """Whether an exception is a sentence of ours already."""
-    return isinstance(error, ValueError) and type(error).__module__.partition(".")[0] == "parity"
+    return isinstance(error, (ValueError, DamagedError)) and type(error).__module__.partition(".")[0] == "parity"
 
 
 def is_bug(error: BaseException) -> bool:
