@@ -198,6 +198,9 @@ def test_what_a_run_of_the_candidate_lacks_is_infinitely_far(tmp_path, lacking):
     other = trace(tmp_path / "c", {**lacking, "loss/0": singles(1.5)}, init=start)
     spots = [Spot(0, "var/w", 5.0, 0.0, None), Spot(0, "loss/0", 1.0, 0.0, None)]
     assert apart(JOIN, spots, whole, other, (False, True)).tolist() == [np.inf, 0.5]
+    for candidates in ((True, False), (True, True)):
+        assert apart(JOIN, spots, other, whole, candidates).tolist() == [np.inf, 0.5]
+    assert apart(JOIN, spots, other, other, (True, True)).tolist() == [0.0 if lacking else np.inf, 0.0]
 
 
 def test_spots_of_several_steps_are_each_read_in_their_own(tmp_path):

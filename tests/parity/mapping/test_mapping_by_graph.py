@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.experiment.mapping.by_graph import in_layout_of_graph, summed
+from parity.experiment.mapping.by_graph import _same_groups, in_layout_of_graph, summed
 from parity.locate.matching import Pass
 from parity.mapping import Variable, draft_mapping
 from parity.trace import ForwardOp, Operand
@@ -246,3 +246,24 @@ def test_where_no_layout_sums_alike_every_one_stays():
     theirs = product("matmul", RANDOM.standard_normal((2, 2)), KERNEL.reshape(2, 8), name="gate.weight")
     values = {"gate/Matrix": KERNEL}, {"gate.weight": KERNEL}
     assert in_layout_of_graph(draft(), (ours, theirs), values) == draft()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ([0, 0, 1], [0, 0, 1], True),
+        ([0, 0, 1], [7, 7, 3], True),  # whatever the labels are
+        ([0, 0, 1], [0, 1, 1], False),
+        ([0, 0, 1], [0, 0, 0], False),  # each group of the one within one of the other
+        ([0, 0, 0], [0, 0, 1], False),
+        ([0, 1, 2], [0, 0, 1], False),
+        ([0, 1, 0, 1], [0, 0, 1, 1], False),
+        ([5], [9], True),
+        ([], [], True),
+        ([[0, 1], [0, 1]], [[2, 3], [2, 3]], True),
+        ([[0, 1]], [[0], [1]], False),  # of other shapes
+        ([0, 1], [0, 1, 1], False),
+    ],
+)
+def test_labels_put_the_same_elements_together_whatever_they_are(one, other, same):
+    assert _same_groups(np.array(one, int), np.array(other, int)) is same

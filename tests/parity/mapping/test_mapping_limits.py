@@ -1,10 +1,12 @@
 """From where on numbers speak for a pair of variables, just inside and just outside each limit."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from parity.mapping import MappingEntry, MappingError, Values, Variable, build_mapping, propose, proposed_toml
-from parity.mapping.by_gradients import Gradients, tied_values
+from parity.mapping.by_gradients import Gradients, _choices, tied_values
 from parity.mapping.guesses import Guess
 from parity.mapping.similarity import words
 from parity.mapping.units import Unit
@@ -148,3 +150,32 @@ def test_kernels_are_taken_for_those_of_other_axes_as_ops_and_modules_hold_them(
     assert (
         unit.transforms(Variable("w", (*one, 2), use=of)) == unit.transforms(Variable("w", one, kind="statistic")) == []
     )
+
+
+def option(label, *axes, text="identity"):
+    return Unit(label, tuple(Variable(f"{label}.{place}", (3,) * count) for place, count in enumerate(axes))), text
+
+
+@pytest.mark.parametrize(
+    ("axes", "others", "leads"),
+    [
+        (2, [(2,)], True),
+        (2, [(1,)], True),
+        (3, [(2,), (1,)], True),
+        (1, [(1,)], True),
+        (1, [(1, 2)], True),  # the first of several parts counts
+        (1, [(2,)], False),
+        (1, [(2, 1)], False),
+        (1, [(1,), (2,)], False),
+        (0, [(1,)], True),
+        (0, [(2,)], False),
+    ],
+)
+def test_kernels_and_vectors_that_no_kernel_leads_are_tried_with_other_partners(axes, others, leads):
+    own = option("own", 1 if axes < 2 else axes)
+    units = [option(f"other{place}", *each) for place, each in enumerate(others)]
+    turned = (own[0], "transpose")
+    guess = Guess(Variable("v", (3,) * axes), own[0], "identity", (*units, own, turned), "")
+    draft = SimpleNamespace(guesses=[guess])
+    expected = [("v", turned), *(("v", each) for each in units if leads)]
+    assert list(_choices(draft)) == expected

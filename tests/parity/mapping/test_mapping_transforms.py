@@ -375,12 +375,41 @@ def test_a_block_of_rows_is_taken_from_the_whole_and_counts_in_its_shape():
         ("flatten_hwc(2, 0, 2)", "expected whole numbers of at least 1"),
         ("reshape(2.0, 2)", "expected whole numbers of at least 1"),
         ("split(2) | transpose", "expected only the last of"),
+        ("transpose | split(2) | transpose", "expected only the last of"),
+        ("split(2) | transpose | transpose", "expected only the last of"),
+        ("rows(1, 2) | transpose", "expected only the last of 'rows(1, 2) | transpose' to make several arrays or rows"),
+        ("transpose | rows(0, 2) | split(2)", "expected only the last of"),
         ("transpose | turn", "expected one of"),
     ],
 )
 def test_a_wrong_chain_or_block_is_refused(text, message):
-    with pytest.raises(MappingError, match=message):
+    with pytest.raises(MappingError) as refused:
         parse_transform(text)
+    assert message in str(refused.value)
+
+
+def test_what_a_chain_makes_in_the_end_it_takes_back_through_every_link():
+    transform = parse_transform("transpose | reshape(3, 8) | split(2)")
+    array = numbered(4, 6)
+    assert (transform.parts, transform.rows, transform.is_sum) == (2, None, False)
+    parts = transform.forward(array)
+    assert [part.tolist() for part in parts] == [
+        part.T.tolist() for part in np.split(array.T.reshape(3, 8), 2, axis=-1)
+    ]
+    np.testing.assert_array_equal(transform.backward(*parts, shape=(4, 6)), array)
+    with pytest.raises(
+        MappingError, match=r"transpose \| reshape\(3, 8\) \| split\(2\): expected the reference's shape"
+    ):
+        transform.backward(*parts)
+
+
+def test_a_chain_that_ends_in_a_sum_takes_gradients_and_values_back_as_the_sum_does():
+    transform = parse_transform("transpose | sum")
+    value = numbered(2, 3)
+    parts = tuple(2.0 * value.T if number == 0 else np.zeros((3, 2)) for number in range(transform.parts))
+    assert transform.is_sum and transform.parts == 2
+    np.testing.assert_array_equal(transform.backward(*parts, shape=(2, 3)), 2.0 * value)
+    np.testing.assert_array_equal(transform.backward(*parts, shape=(2, 3), linear=True), value)
 
 
 @pytest.mark.parametrize(

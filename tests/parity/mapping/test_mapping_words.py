@@ -3,7 +3,8 @@
 import pytest
 
 from parity.mapping.names import meanings
-from parity.mapping.similarity import Similarity
+from parity.mapping.similarity import Similarity, candidate_family, reference_families
+from parity.mapping.variables import Variable
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,81 @@ def test_names_that_share_their_words_are_alike_and_their_numbers_count_where_bo
     # Where the numbers are other ones on both sides, they mean different things: only words count.
     shifted = Similarity(names, ["enc.conv0.weight", "enc.conv1.weight", "dec.fc.weight"])
     assert shifted(names[0], "enc.conv1.weight") == shifted(names[0], "enc.conv0.weight") == pytest.approx(1.0)
+
+
+def families(*variables):
+    """Of variables given by name, number of axes and ops."""
+    made = [Variable(name, (3,) * axes, use=use) for name, axes, use in variables]
+    return reference_families(made, meanings([each.name for each in made]))
+
+
+@pytest.mark.parametrize(
+    ("use", "family"),
+    [
+        ("Conv2D+L2Loss", "conv"),
+        ("Conv2DBackpropInput", "deconv"),
+        ("MatMul", "dense"),
+        ("Einsum", "dense"),
+        ("GatherV2+MatMul", "dense"),
+        ("ResourceGather", "embedding"),
+        ("CudnnLSTM", "recurrent"),
+        ("Add", ""),
+        (None, ""),
+    ],
+)
+@pytest.mark.parametrize("kernel_first", [True, False])
+def test_a_bias_belongs_to_what_the_kernel_of_its_layer_does_wherever_it_stands(use, family, kernel_first):
+    layer = [("a/layer/kernel", 2, use), ("a/layer/bias", 1, "BiasAdd")]
+    listed = layer if kernel_first else layer[::-1]
+    found = families(*listed, ("a/other/kernel", 2, "Mul"), ("a/other/bias", 1, "Add"))
+    assert found == [family, family, "", ""]
+
+
+def test_of_two_kernels_of_a_layer_the_first_whose_ops_say_names_the_bias():
+    found = families(
+        ("a/x/w_3", 2, None),
+        ("a/x/w_3", 2, "MatMul"),
+        ("a/x/w_3", 2, "Conv2D"),
+        ("a/x/b_3", 1, None),
+        ("a/y/w", 2, "Mul"),
+    )
+    assert found == ["", "dense", "conv", "dense", ""]
+
+
+@pytest.mark.parametrize(
+    ("name", "axes", "use", "family"),
+    [
+        ("a/norm/gamma", 1, "Mul", "norm"),
+        ("a/norm/beta", 1, "Add", "norm"),
+        ("a/norm/moving_mean", 1, None, "norm"),
+        ("a/norm/moving_variance_1", 1, None, "norm"),
+        ("a/norm/scale", 2, "Mul", "norm"),
+        ("a/norm/my_offset", 1, "Add", "norm"),
+        ("a/norm/my_offset", 2, "MatMul", "dense"),
+        ("a/norm/x", 1, "FusedBatchNormV3", "norm"),
+        ("a/norm/x", 1, "MatMul", ""),  # a vector that is multiplied with is no kernel
+        ("a/gamma/x", 1, "Mul", ""),
+    ],
+)
+def test_what_a_variable_of_a_norm_is_known_by(name, axes, use, family):
+    assert families((name, axes, use), ("b/other/kernel", 2, "Conv2D"))[0] == family
+
+
+@pytest.mark.parametrize(
+    ("use", "family"),
+    [
+        ("ConvTranspose2d", "deconv"),
+        ("LazyConv2d", "conv"),
+        ("BatchNorm1d", "norm"),
+        ("EmbeddingBag", "embedding"),
+        ("LSTMCell", "recurrent"),
+        ("GRU", "recurrent"),
+        ("RNNBase", "recurrent"),
+        ("NonDynamicallyQuantizableLinear", "dense"),
+        ("MultiheadAttention", "dense"),
+        ("Own", ""),
+        ("", ""),
+    ],
+)
+def test_the_class_of_a_module_says_its_family(use, family):
+    assert candidate_family(use) == family

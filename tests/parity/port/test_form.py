@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from parity.port.source.code import SIGNED, Code, infix, number
+from parity.port.source.code import ATOM, SIGNED, Code, infix, number
 from parity.port.source.form import indented, typed, wrapped
 
 LONG = [
@@ -91,3 +91,36 @@ def test_powers_stand_as_ruff_writes_them(base, power, text):
 def test_large_numbers_stand_as_ruff_writes_them():
     assert number(1e30).text == "1e30"
     assert number(2.5e-20).text == "2.5e-20"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1 / 3, "(1 / 3)"),
+        (2 / 3, "(2 / 3)"),
+        (2 / 999, "(2 / 999)"),
+        (1 / 998, "(1 / 998)"),
+        (1 / 1001, repr(1 / 1001)),
+        (2 / 1003, repr(2 / 1003)),
+        (4 / 7, repr(4 / 7)),
+        (3 / 7, repr(3 / 7)),
+        (-1 / 3, repr(-1 / 3)),
+        (0.1234567891, "0.1234567891"),  # long, and of no fraction
+        (1 / 2**10, "0.0009765625"),
+        (1 / 128, "0.0078125"),  # short enough as it is
+        (2.0, "2"),
+        (-3.0, "-3"),
+        (1e15 - 1, "999999999999999"),
+        (1e15, "1000000000000000.0"),
+        (-(1e15 - 1), "-999999999999999"),
+        (float("inf"), 'float("inf")'),
+        (float("-inf"), 'float("-inf")'),
+        (float("nan"), 'float("nan")'),
+    ],
+)
+def test_a_number_stands_as_a_reader_would_write_it(value, text):
+    code = number(value)
+    assert code.text == text
+    assert code.binds == (SIGNED if text.startswith("-") else ATOM)
+    read = eval(text)
+    assert read == value or read != read

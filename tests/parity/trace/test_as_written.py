@@ -38,6 +38,8 @@ def test_a_rate_made_of_a_keep_probability_in_float32_is_one_minus_it(keep):
         np.float32(np.pi) * np.float32(3),
         np.float32(1.0) - np.float32(0.87654),  # of a probability of more digits
         *map(np.float32, [0.0, 3.0, -7.0, 1e10, np.inf, -np.inf]),
+        # Whole numbers, which one over a decimal and a short decimal round to.
+        *map(np.float32, [10275444.0, -7782828.0, 3e38]),
     ],
 )
 def test_anything_else_is_data_and_stays_as_it_is(value):

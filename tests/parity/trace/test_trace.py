@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file
 
-from parity.trace import Trace, TraceError, TraceWriter, decode, encode, parse_key, read_json, write_tensors
+from parity.trace import Trace, TraceError, TraceWriter, decode, encode, read_json, write_tensors
 from parity.trace import safetensors as tensor_file
 from parity.trace.safetensors import BFloat16, Headers, TensorFile, read_header
 
@@ -244,17 +244,3 @@ def test_a_writer_never_clears_a_folder_of_something_else(tmp_path):
     with pytest.raises(TraceError, match="got other files"):
         TraceWriter(tmp_path, {})
     assert (tmp_path / "thesis.txt").exists()
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["state/lr", "feed/0/x", "loss/0", "loss/1/aux", "tower_grad/0.1/a/b", "slot/m/a/b", "section/gan/grad/a", "var/w"],
-)
-def test_names_come_apart_and_together(text):
-    assert str(parse_key(text)) == text
-
-
-@pytest.mark.parametrize("text", ["weights/a", "loss", "slot/m", "grad", "tower_grad/0", "", "section", "section/head"])
-def test_names_that_say_too_little_are_refused(text):
-    with pytest.raises(ValueError, match="trace: expected"):
-        parse_key(text)
