@@ -10,10 +10,10 @@ from support.tiny_case import write_case
 from parity.case import load_case
 from parity.diagnose import Evidence
 from parity.diagnose.variables import Read, read_in_place, structural_causes, structural_check
-from parity.experiment import run_case
-from parity.experiment.level_details import with_structure
+from parity.experiment import level_details, run_case
+from parity.experiment.level_details import EFFECTLESS, with_structure
 from parity.judge import Join
-from parity.judge.result import Level
+from parity.judge.result import Cause, Check, FirstDifference, Level
 from parity.mapping import MappingError, Structure, Variable, as_far_as_it_goes, draft_mapping
 
 CONV = Variable("conv/kernel", (3, 3, 1, 4), use="Conv2D")
@@ -78,6 +78,99 @@ def test_a_parameter_of_the_port_that_nothing_comes_of_is_mentioned(question):
     level = with_structure(level, Structure(extra=(PORT["more"],)), question, None, evidence)
     assert level.verdict == "same" and not level.causes
     assert "more.weight of the port" in level.notes[0]
+
+
+@pytest.fixture
+def told_of(monkeypatch):
+    """Puts variables that one side alone has into a level; what is told of them is named, here and elsewhere."""
+
+    def run(quantity, structure, located, here=(), elsewhere=(), check=True, trained=False, question=None):
+        read = Read(frozenset(["read"]), frozenset(), "act/0/dense", 0)
+        found = Check("lockstep", 0, "state/parameters", "different") if check else None
+        causes = {read: here, None: elsewhere}
+        names = {
+            "structural_causes": lambda structure, evidence, read: [cause_named(name) for name in causes[read]],
+            "structural_check": lambda structure, evidence: found,
+            "trained_extras": lambda structure, evidence: trained,
+            "read_in_place": lambda structure, asked: structure._replace(extra=(PORT["bias"],)),
+            "_read": lambda located, evidence: read,
+        }
+        for name, function in names.items():
+            monkeypatch.setattr(level_details, name, function)
+        before = Check("lockstep", 0, "grad/w", "different" if quantity else "same")
+        first = FirstDifference(before, quantity, "w", "0", None) if quantity else None
+        level = Level("function", before.verdict, "", [before], first, [cause_named("numbers")])
+        return level, with_structure(level, structure, question, located, None)
+
+    return run
+
+
+def cause_named(name):
+    return Cause(name, "", "", "")
+
+
+def names_of(level):
+    return [cause.name for cause in level.causes]
+
+
+@pytest.mark.parametrize("quantity", ["act", "stat", "loss"])
+def test_what_is_told_of_the_place_comes_first_and_what_one_side_holds_elsewhere_last(told_of, quantity):
+    found = Structure(missing=(BIAS,))
+    before, level = told_of(quantity, found, "located", ["missing"], ["missing", "extra", "other"])
+    assert names_of(level) == ["missing", "numbers", "extra", "other"]
+    assert level.first_difference == before.first_difference
+    assert [check.key for check in level.checks] == ["grad/w", "state/parameters"]
+    _, level = told_of(quantity, found, None, ["missing"], ["missing", "extra"])
+    assert names_of(level) == ["numbers", "missing", "extra"], "nothing is read where no place is known"
+
+
+@pytest.mark.parametrize("quantity", ["grad", "var", "state", None])
+def test_where_no_layer_differs_the_parameters_themselves_are_the_first_difference(told_of, quantity):
+    found = Structure(missing=(BIAS,))
+    _, level = told_of(quantity, found, "located", ["missing"], ["elsewhere"])
+    assert names_of(level) == ["elsewhere", "numbers"] and level.verdict == "different"
+    first = level.first_difference
+    assert (first.check, first.quantity, first.name, first.tower) == (level.checks[-1], "state", "parameters", "")
+
+
+@pytest.mark.parametrize("quantity", ["grad", "act"])
+def test_what_is_no_difference_of_parameters_leaves_the_level(told_of, quantity):
+    before, level = told_of(quantity, Structure(extra=(PORT["more"],)), None, check=False)
+    assert (level.verdict, level.checks, level.first_difference) == (
+        before.verdict,
+        before.checks,
+        before.first_difference,
+    )
+    assert names_of(level) == ["numbers"]
+
+
+def test_the_same_variables_leave_the_level(told_of):
+    before, level = told_of("act", Structure(), "located", ["missing"], ["elsewhere"])
+    assert level is before
+
+
+MISSING, RESIZED = Structure(missing=(BIAS,)), Structure(resized=((TABLE, PORT["larger"]),))
+
+
+@pytest.mark.parametrize("found", [MISSING, RESIZED])
+def test_where_nothing_differs_and_something_is_missing_the_mapping_is_asked_for(told_of, found):
+    question = MappingError("which?")
+    with pytest.raises(MappingError, match="which"):
+        told_of(None, found, None, question=question)
+    assert told_of("grad", found, None, question=question)[1].verdict == "different"
+    assert told_of(None, found, None)[1].verdict == "different", "there is nothing to be asked"
+    assert told_of(None, found, None, trained=True, question=question)[1].verdict == "different"
+
+
+def test_where_nothing_differs_what_has_no_effect_is_noted_and_what_has_one_is_different(told_of):
+    extra = Structure(extra=(PORT["more"], PORT["bias"]))
+    before, level = told_of(None, extra, None)
+    assert (level.verdict, level.notes) == ("same", [EFFECTLESS.format("more.weight, dense.bias")])
+    assert names_of(level) == ["numbers"] and level.checks == before.checks
+    assert told_of(None, extra, "located")[1].notes == [EFFECTLESS.format("dense.bias")]
+    assert told_of(None, extra, None, trained=True)[1].verdict == "different"
+    untied = extra._replace(untied=((TIED, (PORT["table"], PORT["head"])),))
+    assert told_of(None, untied, None)[1].verdict == "different"
 
 
 def test_one_of_two_layers_alike_is_missing_and_the_other_is_joined_by_name():

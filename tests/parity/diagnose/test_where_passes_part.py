@@ -1,11 +1,21 @@
 """What is told of the two ops at which passes part: what each computes, what it broadcasts, and what was made of weights."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from support.made_passes import passed
 
 from parity.diagnose.located.op_inputs import cause_of_broadcast, cause_of_weights
-from parity.diagnose.located.ops import PROVEN_BY_BOTH, PROVEN_BY_PORT, cause_at_op
+from parity.diagnose.located.ops import (
+    PROVEN_BY_BOTH,
+    PROVEN_BY_PORT,
+    _fed_alike,
+    _fed_rightly,
+    _known,
+    _op,
+    cause_at_op,
+)
 from parity.diagnose.located.search import AtLayer
 from parity.judge import Join
 from parity.locate import locate
@@ -189,3 +199,64 @@ def test_outputs_of_a_layer_that_was_found_stand_beside_those_that_are_recorded_
         unpaired = AtLayer(found.join, *sides, None, 2, "hidden", "0", outputs)
         pairs = {name: one for name, one, _ in unpaired.pairs(0, "act", "", "0")}
         assert set(pairs) == {"hidden", "other"} and np.array_equal(pairs["hidden"], X)
+
+
+def fed(reference, candidate, judge):
+    """What is said of what the last ops of two passes take; of `reference` and `candidate` the ops."""
+    ops = [_op(side, len(side.ops) - 1) for side in (reference, candidate)]
+    return judge(SimpleNamespace(passes=(reference, candidate)), ops)
+
+
+def alike(place, ops):
+    return _fed_alike(place, *ops)
+
+
+def rightly(place, ops):
+    return _fed_rightly(place, ops[1])
+
+
+MEAN = np.array(H.mean())
+
+
+def behind(*takes, before=()):
+    """A product, further ops, and an op that takes these."""
+    return passed(("MatMul", [X, W], H), *before, ("odd", [*takes], odd(H)))
+
+
+@pytest.mark.parametrize("constant", [MEAN, np.array([float(MEAN)])])
+def test_a_constant_that_happens_to_be_a_number_of_the_ports_proves_nothing(constant):
+    scalar = ("Mean", [0], MEAN)
+    computed = behind(0, 1, before=[scalar])
+    assert fed(behind(0, 1, before=[scalar]), computed, rightly) and fed(behind(0, 1, before=[scalar]), computed, alike)
+    # In the reference the number stands as a constant only, of something else.
+    constant_alone = behind(0, constant)
+    assert not fed(constant_alone, computed, rightly) and not fed(constant_alone, computed, alike)
+    assert not fed(computed, constant_alone, alike), "the reference takes what the port has not"
+
+
+@pytest.mark.parametrize(("size", "there"), [(1, False), (2, True)])
+def test_arrays_of_two_numbers_and_more_are_known_of_a_pass_and_constants_are_not(size, there):
+    given = RANDOM.normal(size=size)
+    side = passed(("AddV2", [given, X], X), ("Relu", [0], relu(X)))
+    found = [each.shape for each in _known(side)]
+    assert found == [X.shape, *([(size,)] if there else []), X.shape, X.shape]
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-10, 1e-7])
+def test_what_two_ops_take_is_the_same_to_a_billionth_in_any_layout(off):
+    near = off < 1e-9
+    reference = passed(("MatMul", [X, W], H), ("odd", [0, BESIDE], odd(H)))
+    candidate = passed(("MatMul", [X, W], H * (1 + off)), ("odd", [0, BESIDE.T], odd(H)))
+    assert fed(reference, candidate, alike) is near
+    assert fed(reference, candidate, rightly) is near
+
+
+def test_ops_that_have_nothing_in_common_or_take_what_is_not_known_are_not_fed_alike():
+    further = [("Relu", [0], relu(H))]
+    one, other = behind(0, before=further), behind(1, before=further)
+    assert not fed(one, other, alike), "each takes what the other side has elsewhere"
+    assert fed(one, other, rightly)
+    lost = one._replace(operand=lambda number, at: None)
+    assert not fed(lost, one, alike) and not fed(one, lost, alike) and not fed(one, lost, rightly)
+    constants = behind(X[0], X[1])
+    assert not fed(one, constants, rightly), "nothing of it was computed"

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from parity.experiment.rejudge import non_differentiable
 from parity.experiment.rejudge.non_differentiable import (
     NON_DIFFERENTIABLE_NOTE,
     WITH_INPUTS,
@@ -13,6 +14,7 @@ from parity.experiment.rejudge.non_differentiable import (
     settle_kinks,
 )
 from parity.judge import Join
+from parity.judge.levels.function import Lockstep
 from parity.judge.result import Check
 from parity.judge.spread import Replicas
 from parity.mapping import Mapping, Pair, parse_transform
@@ -135,6 +137,77 @@ def test_beside_a_kink_a_free_run_may_carry_what_every_step_rounds_those_at_othe
     beside_it = [Check("lockstep", 1, "var/w", "same", 0.0, 1e-15, 1.0, 1.0)]
     found = Beside(JOIN, None, at_the_kink, False, runs).free(beside_it)
     assert [check.verdict for check in found if check.step == 1] == [verdict]
+
+
+class Runs:
+    """Runs beside a kink, of these steps alone; what is asked for is noted."""
+
+    def __init__(self, *steps, freely=None):
+        self._steps, self._freely, self.asked = steps, freely, []
+
+    def lockstep(self, step=None):
+        self.asked.append(step)
+        if not self._steps:
+            return None
+        reference = SimpleNamespace(step_numbers=[*self._steps])
+        return Lockstep(reference, reference, "float32", "float64", "states")
+
+    def candidate_once_more(self):
+        return "once more"
+
+    def freely(self):
+        return self._freely
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """What is judged in lockstep, and freely, instead of judging it."""
+    seen = []
+    for name in ("judge_lockstep", "judge_free"):
+        monkeypatch.setattr(non_differentiable, name, lambda *given, name=name: seen.append((name, *given)) or [name])
+    return seen
+
+
+@pytest.mark.parametrize(("step", "there"), [(2, True), (5, True), (3, False), (0, False)])
+def test_one_step_is_judged_by_itself_where_it_was_run(judged, step, there):
+    runs = Runs(2, 5)
+    assert Beside(JOIN, None, [], False, runs).alone(step) == (["judge_lockstep"] if there else [])
+    assert runs.asked == [step]
+    assert [(name, join is JOIN, traces.candidate64, steps) for name, join, traces, steps in judged] == (
+        [("judge_lockstep", True, "float64", [step])] if there else []
+    )
+
+
+def test_where_nothing_was_run_beside_a_kink_nothing_is_judged(judged):
+    beside = Beside(JOIN, None, [], False, Runs())
+    assert beside.alone(2) == beside.in_lockstep() == beside.free([]) == []
+    assert judged == []
+
+
+def test_all_steps_beside_a_kink_are_judged_in_their_order(judged):
+    runs = Runs(2, 5)
+    assert Beside(JOIN, None, [], False, runs).in_lockstep() == ["judge_lockstep"] and runs.asked == [None]
+    [(_, join, traces, steps)] = judged
+    assert join is JOIN and traces.candidate64 == "float64" and steps == [2, 5]
+
+
+def test_the_control_is_the_candidate_run_once_more_at_the_kink_itself(judged):
+    traces = Runs(1, 4).lockstep()
+    assert Beside(JOIN, traces, [], False, Runs(7)).once_more() == ["judge_lockstep"]
+    assert judged == [("judge_lockstep", JOIN, traces._replace(candidate64="once more"), [1, 4])]
+
+
+def test_free_runs_are_judged_by_what_each_step_rounds_beside_the_kink_before_at_it(judged):
+    at_it = [Check("lockstep", step, "var/w", "same") for step in (0, 1, 2)]
+    beside_it = [Check("lockstep", 1, "var/w", "same", 0.0, 1.0)]
+    runs = Runs(0, freely=("reference", "candidate", "spread"))
+    assert Beside(JOIN, None, at_it, False, runs).free(beside_it) == ["judge_free"]
+    assert judged == [("judge_free", JOIN, "reference", "candidate", "spread", [at_it[0], at_it[2], *beside_it])]
+
+
+@pytest.mark.parametrize(("inputs", "note"), [(True, WITH_INPUTS), (False, NON_DIFFERENTIABLE_NOTE)])
+def test_a_check_says_whether_inputs_moved_too(inputs, note):
+    assert Beside(JOIN, None, [], inputs, Runs()).note == note
 
 
 def test_each_kind_of_move_is_said():

@@ -55,7 +55,7 @@ def test_what_is_no_trace_is_refused_and_nothing_of_it_goes(tmp_path, described)
     if described is not None:
         (tmp_path / "trace.json").write_text(described)
     before = left(tmp_path)
-    with pytest.raises(TraceError, match="expected an empty folder or an older trace at .*, got other files"):
+    with pytest.raises(TraceError, match=r"expected an empty folder or an older trace at .*, got other files"):
         clear_trace(str(tmp_path))
     assert left(tmp_path) == before
 

@@ -1,9 +1,11 @@
 """A recorded script replayed on a port: which runs the port makes, from which states, and what is judged and said."""
 
+import contextlib
 import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -41,6 +43,37 @@ def replayed(tmp_path, monkeypatch):
         return side, replay(recording, port, None, tmp_path / f"out-{len(list(tmp_path.iterdir()))}", **more)
 
     return run
+
+
+@pytest.mark.parametrize(
+    ("left", "verdicts", "refused"),
+    [
+        ("no layer took y", ["same"], True),
+        ("no layer took y", ["same", "same"], True),
+        ("no layer took y", [], True),
+        ("no layer took y", ["same", "different"], False),
+        ("no layer took y", ["incomparable", "same"], False),
+        ("", ["same"], False),
+        ("", [], False),
+    ],
+)
+def test_draws_that_a_port_leaves_are_refused_where_nothing_that_was_judged_shows_it(left, verdicts, refused):
+    judged = SimpleNamespace(levels=[SimpleNamespace(verdict=each) for each in verdicts])
+    with pytest.raises(ReplayError, match="^replay: no layer took y$") if refused else contextlib.nullcontext():
+        session._refuse_draws_left(SimpleNamespace(draws_left=left), judged)
+
+
+def test_draws_that_a_port_leaves_end_the_replay_behind_its_judgement(tmp_path, replayed, monkeypatch):
+    asked = []
+
+    def refuse(port, judged):
+        asked.append((port.draws_left, [level.verdict for level in judged.levels]))
+        raise ReplayError("replay: left")
+
+    monkeypatch.setattr(session, "_refuse_draws_left", refuse)
+    with pytest.raises(ReplayError, match="replay: left"):
+        replayed(made_recording(tmp_path))
+    assert asked == [("", ["same", "same"])]
 
 
 def noted(result, note):
