@@ -59,7 +59,7 @@ def replayed(tmp_path, monkeypatch):
 )
 def test_draws_that_a_port_leaves_are_refused_where_nothing_that_was_judged_shows_it(left, verdicts, refused):
     judged = SimpleNamespace(levels=[SimpleNamespace(verdict=each) for each in verdicts])
-    with pytest.raises(ReplayError, match="^replay: no layer took y$") if refused else contextlib.nullcontext():
+    with pytest.raises(ReplayError, match=r"^replay: no layer took y$") if refused else contextlib.nullcontext():
         session._refuse_draws_left(SimpleNamespace(draws_left=left), judged)
 
 
