@@ -108,3 +108,37 @@ def test_the_gradient_of_the_loss_is_had_in_place_of_each_output(tf):
     assert answer["repeats"]
     np.testing.assert_allclose(answer["gradient:BiasAdd"].sum(0), answer["bias"], rtol=1e-6)
     assert answer["gradient:Exit"].shape == (2, 2)
+
+
+def _tower_of_pieces(x, y):
+    w = tf.get_variable("w", [3, 2], x.dtype)
+    one, other = tf.split(tf.matmul(x, w), 2, axis=1, name="halves")
+    _, _, last = tf.split(x, 3, axis=1, name="thirds")
+    return tf.reduce_mean(tf.square(one)) + tf.reduce_mean(tf.exp(other)) + tf.reduce_mean(tf.sin(last))
+
+
+def _pieces_taken():
+    training = tf_towers.build(
+        _tower_of_pieces,
+        small.inputs(2),
+        1,
+        lambda: tf_towers.make_optimizer({"name": "sgd", "learning_rate": 0.1}),
+        "mean",
+    )
+    stepper = small.stepper(training)
+    passed = stepper.forward(small.batch(2), "0")
+    stepper.close()
+    found = {f"value:{op.kind}:{number}": np.asarray(value) for number, (op, value) in enumerate(passed)}
+    return dict(found, ops=[[op.name.split("/")[-1], op.kind, list(op.inputs)] for op, _ in passed])
+
+
+def test_of_an_op_with_several_outputs_each_that_is_taken_stands_for_itself(tf):
+    answer = tf(_pieces_taken)
+    names = [name for name, *_ in answer["ops"]]
+    taken = {kind: [names[number] for number in inputs] for _, kind, inputs in answer["ops"]}
+    assert (taken["Square"], taken["Exp"], taken["Sin"]) == (["halves"], ["halves:1"], ["thirds:2"])
+    assert [name for name in names if name.startswith(("halves", "thirds"))] == ["halves", "halves:1", "thirds:2"]
+    values = {kind: value for key, value in answer.items() if key != "ops" for kind in [key.split(":")[1]]}
+    half = answer[f"value:Split:{names.index('halves:1')}"]
+    assert half.shape == (2, 1)
+    np.testing.assert_allclose(values["Exp"], np.exp(half), rtol=1e-12)
