@@ -1,10 +1,12 @@
 """What is kept of a port's forward pass: which function takes what, reads which weights, and gives what."""
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from torch_ddp.step import forward_watch
 from torch_ddp.step.forward_watch import ForwardWatch
 
 
@@ -169,3 +171,30 @@ def test_shapes_made_the_same_by_torch_leave_each_tensor_what_it_comes_of():
     np.testing.assert_array_equal(watch.passed[wide][1], np.broadcast_to(target.exp(), (2, 3)))
     taken = {number for op, _ in watch.passed for number in op.inputs}
     assert {tanh, wide} <= taken, "what has the shape already is taken as it is"
+
+
+@pytest.mark.parametrize(("columns", "kept"), [(2, True), (3, False)])
+def test_an_operand_beyond_the_limit_is_kept_only_where_it_is_an_output(monkeypatch, columns, kept):
+    monkeypatch.setattr(forward_watch, "MOST_KEPT_OF_AN_OPERAND", 4)
+    model = nn.Linear(2, columns, bias=False).double()
+    x, watch = torch.ones(2, 2, dtype=torch.float64), ForwardWatch(model)
+    with watch.watching():
+        model(x).tanh().sum().backward()
+    [(product, linear)], [(_, tanh)] = ops(watch, "linear"), ops(watch, "tanh")
+    image, weight = linear.operands
+    np.testing.assert_array_equal(image.value, np.ones((2, 2)))
+    assert (weight.name, weight.shape, weight.op) == ("weight", [columns, 2], None)
+    assert (weight.value is not None) is kept
+    assert (tanh.operands[0].op, tanh.operands[0].value) == (product, None)
+
+
+def test_an_output_that_was_changed_unseen_is_kept_as_it_is_taken(monkeypatch):
+    monkeypatch.setattr(forward_watch, "MOST_KEPT_OF_AN_OPERAND", 1)
+    model = nn.Linear(2, 2, bias=False).double()
+    x, watch = torch.ones(2, 2, dtype=torch.float64), ForwardWatch(model)
+    with watch.watching():
+        made = model(x)
+        made.detach().numpy()[:] = 7.0
+        made.tanh().sum().backward()
+    [(_, tanh)] = ops(watch, "tanh")
+    np.testing.assert_array_equal(tanh.operands[0].value, np.full((2, 2), 7.0))

@@ -101,3 +101,45 @@ def test_the_scale_is_what_its_history_says(history, interval):
         run = run + 1 if finite else 0
         expected += -1 if not finite else int(run > 0 and run % interval == 0)
         assert scale.value == 2.0**expected
+
+
+def half_error(dtype):
+    return lambda model, x, y: ((model(x) - y) ** 2).mean().to(dtype)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wide"),
+    [
+        (torch.float16, np.float32),
+        (torch.bfloat16, np.float32),
+        (torch.float32, np.float32),
+        (torch.float64, np.float64),
+    ],
+)
+def test_a_loss_in_half_precision_is_scaled_in_float32_and_no_other_is_changed(alone, dtype, wide):
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2).double()
+    optimizer = like_tf.Adam(model.parameters(), lr=0.1)
+    update = Update(model, optimizer, {"loss_scale": 2.0**10})
+    step = Stepper(model, half_error(dtype), optimizer, alone, update=update).step(
+        {"x": np.full([4, 3], 9.0), "y": np.full([4, 2], 200.0)}
+    )
+    # In float16 a loss of 4e4 times 2^10 would be infinite.
+    assert step["loss/0"].dtype == wide and np.isfinite(step["loss/0"])
+    assert np.isfinite(step["tower_grad/0/weight"]).all()
+
+
+def test_a_gradient_in_half_precision_is_unscaled_in_float32(alone):
+    dtype = torch.float16
+    model = nn.Linear(1, 1, bias=False).to(dtype)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    update = Update(model, optimizer, {"loss_scale": 3.0})
+    x = 1.0 + torch.finfo(dtype).eps
+
+    def loss(model, x):
+        return model(x.to(dtype)).sum().float()
+
+    step = Stepper(model, loss, optimizer, alone, update=update).step({"x": np.full([1, 1], x)})
+    scaled = (torch.tensor(x, dtype=dtype) * 3).float().numpy()
+    assert np.float32(torch.tensor(scaled / 3, dtype=dtype)) != scaled / 3, "no number of half precision"
+    np.testing.assert_array_equal(step["tower_grad/0/weight"], np.full((1, 1), scaled / 3))
