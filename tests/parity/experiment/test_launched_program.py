@@ -4,10 +4,12 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from parity.experiment.sides import launched
 from parity.experiment.sides.launched import LaunchedProgram
 from parity.experiment.sides.program_answers import (
     Recorded,
@@ -19,6 +21,7 @@ from parity.experiment.sides.program_answers import (
 )
 from parity.trace import Trace, TraceWriter
 from parity.worker.failures import SideFailed
+from parity.worker.program_request import ProgramRequest
 
 CASE = {"case": {}, "precision": "float32"}
 IN_BACKGROUND = """
@@ -66,6 +69,85 @@ def test_a_rank_that_hangs_prints_where(tmp_path):
     with pytest.raises(SideFailed) as failed:
         ask(tmp_path, code, silence=2.0)
     assert "line 3 in <module>" in failed.value.printed
+
+
+class Clock:
+    """Seconds that pass only where somebody sleeps."""
+
+    def __init__(self):
+        self.now, self.slept = 1000.0, []
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        self.now += 1.0
+
+
+@pytest.fixture
+def followed(tmp_path, monkeypatch):
+    """Follows a program that ends after so many looks, of which each sees what its ranks have left by then."""
+
+    def run(looks, ends=None, silence=100.0, closing=False, prints=()):
+        clock, reported, seen = Clock(), [], []
+        ranks = tmp_path / "ranks"
+        ranks.mkdir()
+
+        def read(folder):
+            at = len(seen)
+            seen.append(folder)
+            if at in prints:
+                with program._log.open("ab") as log:
+                    log.write(b"line\n")
+            done, enough = looks[min(at, len(looks) - 1)]
+            return SimpleNamespace(steps=lambda: list(range(done)), enough=enough)
+
+        monkeypatch.setattr(launched, "time", clock)
+        monkeypatch.setattr(launched, "read_ranks", read)
+        program = LaunchedProgram(["train"], Recorded(0, 2, False, {}), tmp_path, silence)
+        program._closing = closing
+        monkeypatch.setattr(program, "_ended", lambda *given: SideFailed("torch", f"ended with {given[1]}"))
+        monkeypatch.setattr(program, "_silent", lambda *given: SideFailed("torch", f"silent in {given[1]}"))
+        process = SimpleNamespace(poll=lambda: 0 if ends is not None and len(seen) >= ends else None)
+        request = ProgramRequest(str(ranks), steps=4)
+        try:
+            program._follow(process, "run", request, lambda *given: reported.append(given))
+            said = ""
+        except SideFailed as failed:
+            said = str(failed)
+        finally:
+            program.close()
+        return said, len(seen), reported
+
+    return run
+
+
+def test_a_program_that_ends_by_itself_with_all_steps_is_done(followed):
+    looks = [(0, False), (2, False), (2, False), (4, True)]
+    assert followed(looks, ends=5) == ("", 6, [(0, 4), (2, 4), (4, 4)])
+
+
+def test_a_program_is_waited_for_ten_seconds_once_all_is_recorded(followed):
+    said, seen, reported = followed([(0, False), (4, True)])
+    assert (said, reported) == ("", [(0, 4), (4, 4)])
+    assert seen == 1 + 12  # from the second look on, a second each: the last is the first beyond ten
+
+
+def test_a_program_that_ends_before_all_is_recorded_has_failed(followed):
+    said, seen, _ = followed([(1, False)], ends=3)
+    assert "ended with 0" in said and seen == 4
+
+
+@pytest.mark.parametrize(("prints", "seen"), [((), 6), ((4,), 10)])
+def test_a_program_is_silent_beyond_so_many_seconds_without_a_step_or_a_line(followed, prints, seen):
+    said, looks, _ = followed([(1, False)], silence=4.0, prints=prints)
+    assert "silent in run" in said and looks == seen
+
+
+def test_a_program_that_is_closed_meanwhile_is_said_to_be_ended(followed):
+    said, seen, _ = followed([(1, False)], closing=True)
+    assert "but it was ended. Run again" in said and seen == 0
 
 
 def processes():

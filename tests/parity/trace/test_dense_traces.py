@@ -1,7 +1,8 @@
 import numpy as np
+import pytest
 
 from parity.experiment.sides.densify import DenseTrace
-from parity.trace import Perturbation, TraceWriter, perturb
+from parity.trace import Perturbation, TraceWriter, parse_key, perturb
 
 
 def test_rows_are_read_as_a_dense_gradient_and_doubled_ones_added_up(tmp_path):
@@ -29,6 +30,40 @@ def test_rows_are_read_as_a_dense_gradient_and_doubled_ones_added_up(tmp_path):
     np.testing.assert_array_equal(file.read("grad/a.b"), [[3, 4], [0, 0], [6, 8], [0, 0]])
     np.testing.assert_array_equal(file.read("grad/w"), [1])
     assert trace.init().names() == ["var/w"]
+
+
+@pytest.mark.parametrize("lacking", ["values", "indices"])
+def test_half_of_a_sparse_gradient_is_no_dense_one(tmp_path, lacking):
+    tensors = {"grad/t.values": np.ones((1, 2), np.float32), "grad/t.indices": np.array([1])}
+    del tensors[f"grad/t.{lacking}"]
+    file = dense(tmp_path, tensors)
+    [left] = tensors
+    assert file.names() == [left] and left in file and "grad/t" not in file
+    assert file.shape(left) == np.shape(tensors[left]) and file.read(left).tolist() == tensors[left].tolist()
+
+
+def test_names_are_those_of_the_quantities_asked_for_in_the_order_of_the_file(tmp_path):
+    rows = np.ones((2, 2), np.float64), np.array([1, 1])
+    tensors = {"var/w": np.ones(1), "grad/t.values": rows[0], "grad/t.indices": rows[1]}
+    tensors["tower_grad/0/t.indices"], tensors["tower_grad/0/t.values"] = rows[::-1]
+    file = dense(tmp_path, tensors)
+    assert file.names("grad") == ["grad/t"] and file.names("tower_grad", "var") == ["var/w", "tower_grad/0/t"]
+    key = parse_key("tower_grad/0/t")
+    assert (file.shape(key), file.dtype(key), file.read(key).tolist()) == (
+        (3, 2),
+        "float64",
+        [[0, 0], [2, 2], [0, 0]],
+    )
+    assert "grad/t.values" in file and file.dtype("grad/t.indices") == "int64"
+
+
+def dense(folder, tensors):
+    variables = {"t": {"shape": [3, 2], "dtype": "float32", "kind": "weight"}}
+    writer = TraceWriter(folder / "t", {}, {}, variables)
+    writer.init({})
+    writer.step(0, tensors)
+    writer.close()
+    return DenseTrace(folder / "t").step(0)
 
 
 def shuffled(seed, uneven):
