@@ -81,8 +81,8 @@ class Trace(object):
 
 def _in_order(variables: Dict[str, Dict[str, Any]], order: List[str]) -> Dict[str, Dict[str, Any]]:
     # JSON's keys are sorted when they are written.
-    named = [name for name in order if name in variables]
-    return {name: variables[name] for name in [*named, *(name for name in variables if name not in set(named))]}
+    named = {name: variables[name] for name in order if name in variables}
+    return {**named, **variables}
 
 
 def _trace_below(directory: str) -> str:
