@@ -342,6 +342,9 @@ APPLIED = [
         {S + "slot/accum/w": [2.5]},
         {S + "grad/w": [2.0]},
     ),
+    # a variable of no elements
+    ("", "AdagradOptimizer", {}, {S + "slot/accumulator/w": []}, {S + "slot/accumulator/w": []}, {S + "grad/w": []}),
+    ("", "RMSPropOptimizer", {"decay": 0.75}, {S + "slot/rms/w": []}, {S + "slot/rms/w": []}, {S + "grad/w": []}),
     ("", "FtrlOptimizer", {"learning_rate": 0.5}, {"var/w": [1.0]}, {"var/w": [0.875]}, {S + "grad/w": [9.0]}),
 ]
 
