@@ -2,7 +2,7 @@
 
 import pytest
 
-from parity.mapping.names import meanings
+from parity.mapping.names import meanings, renumbered, slot_partner
 from parity.mapping.similarity import Similarity, candidate_family, reference_families
 from parity.mapping.variables import Variable
 
@@ -114,3 +114,39 @@ def test_what_a_variable_of_a_norm_is_known_by(name, axes, use, family):
 )
 def test_the_class_of_a_module_says_its_family(use, family):
     assert candidate_family(use) == family
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "found"),
+    [
+        (["conv1", "conv2", "conv3"], ["conv0", "conv1", "conv2"], ["conv1", "conv2", "conv3"]),
+        (["fc1", "fc2", "fc3"], ["fc6", "fc0", "fc3"], ["fc3", "fc1", "fc2"]),
+        (["fc1", "fc10", "fc2"], ["fc0", "fc1", "fc2"], ["fc1", "fc2", "fc10"]),
+        (["fc1", "fc2", "fc3"], ["fc0", "fc2"], ["fc0", "fc2"]),  # one is missing: it may be the first
+        (["a1", "b1", "b2"], ["a0", "b0", "b1"], ["a1", "b1", "b2"]),
+        (["a1", "a2", "b5"], ["a0", "a1", "c5"], ["a1", "a2", "c5"]),
+        (["a1/x1", "a1/x2", "a2/x1"], ["a0/x0", "a0/x1", "a1/x0"], ["a1/x1", "a1/x2", "a2/x1"]),
+        (["a1/x1", "a2/x2"], ["a0/x0", "a0/x1"], ["a0/x1", "a0/x2"]),  # numbers of each depth count by themselves
+    ],
+)
+def test_layers_of_as_many_numbers_are_counted_as_the_reference_counts(reference, candidate, found):
+    given, own, wanted = (
+        meanings([f"{name}/kernel" for name in (*names, "other", "last")]) for names in (reference, candidate, found)
+    )
+    assert renumbered(given, own) == wanted
+
+
+@pytest.mark.parametrize(
+    ("slot", "candidates", "partner"),
+    [
+        ("adam_m", ["exp_avg", "adam"], "exp_avg"),
+        ("Adam_V", ["exp_avg", "exp_avg_sq"], "exp_avg_sq"),
+        ("my_own_m", ["m", "exp_avg", "my"], "m"),
+        ("my_own", ["own", "my_own"], "my_own"),  # its own name first
+        ("m", ["m_other"], None),
+        ("m_adam", ["exp_avg", "m"], None),
+        ("accum_update", ["acc_delta", "square_avg"], "acc_delta"),
+    ],
+)
+def test_a_slot_that_is_kept_by_hand_is_known_by_its_last_word(slot, candidates, partner):
+    assert slot_partner(slot, candidates) == partner
