@@ -5,10 +5,14 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from parity.experiment import Sides, open_sides
 
 pytest_plugins = [f"support.{name}" for name in ("tiers", "grouping", "scheduler", "draws", "watchdog", "requirements")]
+# A limit in milliseconds fails on a machine with other work; the watchdog ends what is stuck.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 os.environ.setdefault("PARITY_DEBUG", "1")  # a search for causes that fails is a failure here
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-LAWS = settings(max_examples=25, deadline=None)
+LAWS = settings(max_examples=25)
 NAMES = "abc"
 
 

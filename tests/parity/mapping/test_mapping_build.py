@@ -73,7 +73,7 @@ def test_two_naming_habits_are_joined_by_name_and_shape():
 
 
 @given(st.permutations(REFERENCE), st.permutations(CANDIDATE))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_order_of_the_variables_decides_nothing_but_the_order_of_the_pairs(reference, candidate):
     mapping = build_mapping(reference, candidate, {})
     assert [pair.reference for pair in mapping.pairs] == [variable.name for variable in reference]

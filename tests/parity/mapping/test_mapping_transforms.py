@@ -51,7 +51,7 @@ def written_transforms(draw):
 
 
 @given(written_transforms(), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_there_and_back_is_the_identity(written, linear):
     text, array = written
     transform = parse_transform(text)
@@ -62,7 +62,7 @@ def test_there_and_back_is_the_identity(written, linear):
 
 
 @given(written_transforms())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_back_and_there_is_the_identity_where_no_sum_is_split(written):
     text, array = written
     transform = parse_transform(text)
@@ -75,7 +75,7 @@ def test_back_and_there_is_the_identity_where_no_sum_is_split(written):
 
 
 @given(written_transforms())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_shapes_are_those_of_the_arrays_made_and_the_text_reads_back(written):
     text, array = written
     transform = parse_transform(text)
@@ -87,7 +87,7 @@ def test_shapes_are_those_of_the_arrays_made_and_the_text_reads_back(written):
 
 
 @given(written_transforms())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_linear_transform_adds_no_constant(written):
     text, array = written
     for part in parse_transform(text).forward(np.zeros_like(array), linear=True):

@@ -51,7 +51,7 @@ def says(stores: list[dist.Store]) -> list[str]:
     return [store.get(f"address/{rank}").decode() for store in stores for rank in range(len(stores))]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(world_size=st.integers(1, 4), data=st.data())
 def test_the_ranks_of_a_start_meet_each_other_and_nobody_of_an_earlier_one(world_size, data):
     store = dist.HashStore()

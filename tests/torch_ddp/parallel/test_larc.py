@@ -38,7 +38,7 @@ vectors = st.lists(st.sampled_from([-3.0, -0.5, 0.0, 1e-3, 2.0, 40.0]), min_size
     eps=st.sampled_from([1e-8, 0.5]),
     clip=st.booleans(),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_rate_of_each_layer_is_its_ratio_of_norms(w, g, lr, decay, trust, eps, clip):
     weight = parameter(w, g)
     LARC(torch.optim.SGD([weight], lr=lr, weight_decay=decay), trust, clip, eps).step()

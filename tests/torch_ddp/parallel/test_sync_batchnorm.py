@@ -118,7 +118,7 @@ values = st.lists(st.floats(-1e3, 1e3, width=32), max_size=4)
 
 
 @given(shards=st.tuples(values, values, values).filter(lambda shards: any(shards)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_mean_and_variance_are_those_of_all_values_however_they_are_spread(three_ranks, shards):
     together = np.concatenate([np.array(shard, dtype=np.float64) for shard in shards])
     scale = np.abs(together).max()
