@@ -11,3 +11,5 @@ class DamagedError(Exception):
     No `ValueError`, and no `TraceError`: whoever does without a trace that is not there must not do without a damaged one,
     for a verdict that leaves it out would be no answer.
     """
+
+    is_refusal = True  # a sentence for the user all the same; processes that have not imported this module ask for it

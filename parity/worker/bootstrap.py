@@ -38,7 +38,7 @@ def main(module: str) -> None:
     sys.meta_path.insert(0, OurPackages)  # first, or an installed copy of another version would be found before
     del sys.path[0]  # the folder of this file, where `protocol` and `data` would be found under bare names
     # Before the module, which may import a framework for seconds: nobody is left who would end it if its parent is killed.
-    importlib.import_module("parity.worker.protocol").die_with_parent()
+    importlib.import_module("parity.worker.parent").die_with_parent()
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except ImportError as error:

@@ -5,26 +5,20 @@ output any number of progress lines and then one line with the result or the err
 prints goes to its log.
 """
 
-import ctypes
 import faulthandler
 import io
 import json
 import os
 import signal
 import sys
-import threading
-import time
 import traceback
 from typing import Any, BinaryIO, Callable, Dict, Optional
-
-from parity.trace.errors import DamagedError
 
 # Of requests and their arguments; raised where a worker of before would take a request for another one, as when version
 # 2 began to have the worker apply perturbations, which one of version 1 would leave out without a word.
 PROTOCOL_VERSION = 2
 
 FOLDER_VARIABLE = "PARITY_SIDE_FOLDER"  # names a side's folder for temporary files, which whoever started it removes
-WATCH_SECONDS = 0.5  # between two looks for the parent, where the kernel does not tell of its end
 
 Handler = Callable[[Dict[str, Any], Callable[[int, int], None]], Any]
 
@@ -88,25 +82,6 @@ def claim_standard_streams() -> Channel:
     return Channel(reader, writer)
 
 
-def die_with_parent() -> None:
-    """Has this process killed when its parent ends, however that ends."""
-    parent = os.getppid()
-    try:
-        # PR_SET_PDEATHSIG of prctl(2). The parent is the thread that started this process, and not its process: whoever
-        # starts one has to be a thread that lives as long.
-        set_parent_death_signal = 1
-        ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, int(signal.SIGKILL))
-    except (AttributeError, TypeError, OSError):  # no Linux
-        threading.Thread(target=_watch_parent, args=[parent], daemon=True).start()
-
-
-def _watch_parent(parent: int) -> None:
-    # A process whose parent ends gets another one.
-    while os.getppid() == parent:
-        time.sleep(WATCH_SECONDS)
-    os._exit(1)
-
-
 def serve(channel: Channel, handlers: Dict[str, Handler]) -> None:
     """Answers requests until the stream ends: the main loop of a side.
 
@@ -139,5 +114,5 @@ def describe_error(error: BaseException) -> Dict[str, Any]:
         "type": type(error).__name__,
         "message": str(error),
         "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
-        "plain": isinstance(error, (ValueError, DamagedError)) and ours,
+        "plain": (isinstance(error, ValueError) or getattr(error, "is_refusal", False)) and ours,
     }

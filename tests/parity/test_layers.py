@@ -20,7 +20,7 @@ LAYERS = {
 }
 SHARED = (
     "parity.trace",
-    *(f"parity.worker.{name}" for name in ("protocol", "user_code", "bootstrap", "program_request")),
+    *(f"parity.worker.{name}" for name in ("parent", "protocol", "user_code", "bootstrap", "program_request")),
 )
 MOST_FILES = 20  # in a folder
 

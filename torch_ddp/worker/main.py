@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 
+from parity.worker.parent import die_with_parent
 from parity.worker.protocol import (
     FOLDER_VARIABLE,
     PROTOCOL_VERSION,
     Channel,
     SideError,
     claim_standard_streams,
-    die_with_parent,
     serve,
 )
 from torch_ddp.process_group import Rank, import_what_ddp_imports, process_group

@@ -22,7 +22,7 @@ LEFT_SECONDS = 5.0
 HANG = "import os, pathlib, time; pathlib.Path(os.environ['REACHED']).touch(); time.sleep(600)\n"
 START = "import subprocess, sys; subprocess.Popen({}, stdin=subprocess.PIPE).wait()"
 UNTOLD = (  # as where there is no prctl
-    "import ctypes; ctypes.CDLL = None; from parity.worker.protocol import die_with_parent; die_with_parent(); " + HANG
+    "import ctypes; ctypes.CDLL = None; from parity.worker.parent import die_with_parent; die_with_parent(); " + HANG
 )
 
 
