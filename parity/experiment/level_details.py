@@ -60,7 +60,7 @@ def _notes(halves: Halves) -> list[str]:
             notes.append(f"{what}: {count} of {total} steps were skipped because gradients overflowed")
     if len(halves.draws) > NOISY_RUNS:
         notes.append(
-            f"rounding was drawn {len(halves.draws)} times instead of {NOISY_RUNS} where gradients alone differed: at a "
+            f"rounding was drawn {len(halves.draws)} times instead of {NOISY_RUNS} where gradients differed first: at a "
             "non-differentiable point, such as a ReLU's of 0, they jump"
         )
     return notes

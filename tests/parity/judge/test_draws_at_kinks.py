@@ -28,7 +28,7 @@ class Drawing:
 
 
 def drawn(tmp_path, mixed, jumping):
-    full = {"loss/0": np.ones(1), "grad/w": np.ones(3)}
+    full = {"loss/0": np.ones(1), "grad/w": np.ones(3), "slot/m/w": np.ones(3)}
     drawing = Drawing(tmp_path, full, jumping)
     states = trace(tmp_path / "states", {})
     runs = trace(tmp_path / "full", full), *(trace(tmp_path / name, {**full, **mixed}) for name in ("mixed", "free"))
@@ -44,13 +44,20 @@ def drawn(tmp_path, mixed, jumping):
 def test_more_is_drawn_until_one_draw_jumps_as_far(tmp_path, jumping, counts, verdict):
     asked, verdicts = drawn(tmp_path, {"grad/w": np.ones(3) + JUMP}, jumping)
     assert asked == [([0], count) for count in counts]
-    assert verdicts == {"loss/0": "same", "grad/w": verdict}
+    assert verdicts == {"loss/0": "same", "grad/w": verdict, "slot/m/w": "same"}
 
 
-@pytest.mark.parametrize("mixed", [{}, {"loss/0": np.ones(1) + JUMP}, {"grad/w": np.full(3, np.nan)}])
-def test_nothing_more_is_drawn_where_no_gradient_differs_or_not_gradients_alone(tmp_path, mixed):
-    more = {"grad/w": np.ones(3) + JUMP, **mixed} if mixed else {}
-    assert drawn(tmp_path, more, 40)[0] == []
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        {},
+        {"loss/0": np.ones(1) + JUMP, "grad/w": np.ones(3) + JUMP},
+        {"grad/w": np.full(3, np.nan)},
+        {"slot/m/w": np.ones(3) + JUMP},
+    ],
+)
+def test_nothing_more_is_drawn_where_no_gradient_differs_or_what_is_before_it(tmp_path, mixed):
+    assert drawn(tmp_path, mixed, 40)[0] == []
 
 
 def test_a_draw_says_nothing_of_steps_that_it_has_not(tmp_path):
