@@ -13,8 +13,8 @@ from parity.report.json_file import write_json
 from parity.report.junit import write_junit_failure
 from parity.report.markdown import write_markdown
 from parity.report.view import LEVELS_IN_ORDER
-from parity.trace import DamagedError
 from parity.worker.failures import TITLES
+from parity.worker.protocol import is_refusal
 
 
 class Failure(NamedTuple):
@@ -49,11 +49,6 @@ def described(error: BaseException, verdict: bool = True) -> Failure:
     return Failure(
         f"expected to finish, got {type(error).__name__}: {error}. This is a bug here: report it.", "", whole
     )
-
-
-def is_refusal(error: BaseException) -> bool:
-    """Whether an exception is a sentence of ours already."""
-    return isinstance(error, (ValueError, DamagedError)) and type(error).__module__.partition(".")[0] == "parity"
 
 
 def is_bug(error: BaseException) -> bool:

@@ -106,13 +106,18 @@ def serve(channel: Channel, handlers: Dict[str, Handler]) -> None:
             channel.send({"error": getattr(error, "described", None) or describe_error(error)})
 
 
+def is_refusal(error: BaseException) -> bool:
+    """Whether an exception is a sentence of ours already: who, what and what to do; any other needs its traceback."""
+    ours = type(error).__module__.split(".")[0] in ("parity", "tf_towers", "torch_ddp")
+    # An attribute, and no list of classes: this module is there before numpy is, which most of these need.
+    return ours and (isinstance(error, ValueError) or getattr(error, "is_refusal", False))
+
+
 def describe_error(error: BaseException) -> Dict[str, Any]:
     """Returns an exception as JSON: `type`, `message`, `traceback`, and whether its message already says what to do."""
-    # Our own errors already say who, what and what to do; one of numpy's or of the user's needs its traceback.
-    ours = type(error).__module__.split(".")[0] in ("parity", "tf_towers", "torch_ddp")
     return {
         "type": type(error).__name__,
         "message": str(error),
         "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__)),
-        "plain": (isinstance(error, ValueError) or getattr(error, "is_refusal", False)) and ours,
+        "plain": is_refusal(error),
     }
