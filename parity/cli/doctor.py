@@ -18,7 +18,8 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.markup import escape
 
     from parity.report.console import open_console
-    from parity.report.view import plain_table, print_trimmed
+    from parity.report.plain_table import PlainTable
+    from parity.report.view import print_trimmed
     from parity.worker.interpreters import gpus, legacy_interpreters, probe
 
     here = probe(sys.executable) or {}
@@ -28,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     legacy = legacy_interpreters(named)
     of_tf = (other or {}) if named else here
     has_tf = "tensorflow" in of_tf
-    table = plain_table("for", "state")
+    table = PlainTable("for", "state")
     cures: list[str] = []
 
     def row(purpose: str, good: bool, state: str, cure: str) -> None:

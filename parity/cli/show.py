@@ -16,7 +16,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     from parity.judge.metrics import norm
     from parity.report.console import open_console
-    from parity.report.view import flat, plain, plain_table, print_trimmed
+    from parity.report.plain_table import PlainTable
+    from parity.report.view import flat, plain, print_trimmed
     from parity.trace import Trace, TraceError
 
     # Of a run that was killed too: what it did so far is what one wants to look at then.
@@ -36,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(escape(f"  {name}: {plain(value)}"), soft_wrap=True)
     for number in steps:
         file = trace.step(number)
-        table = plain_table("tensor", "dtype", "shape", "norm")
+        table = PlainTable("tensor", "dtype", "shape", "norm")
         for text in file.names():
             table.add_row(escape(text), file.dtype(text), str(list(file.shape(text))), f"{norm(file.read(text)):.6g}")
         console.print(f"step {number}", style="bold")

@@ -7,7 +7,8 @@ from rich.text import Text
 
 from parity.experiment.power import Power
 from parity.report.console import open_console
-from parity.report.view import plain_table, print_trimmed
+from parity.report.plain_table import PlainTable
+from parity.report.view import print_trimmed
 
 
 def show_power(power: Power, quiet: bool = False) -> None:
@@ -21,7 +22,7 @@ def show_power(power: Power, quiet: bool = False) -> None:
     if quiet:
         console.print(summary(power), soft_wrap=True)
         return
-    table = plain_table("planted in this case", "found", "called")
+    table = PlainTable("planted in this case", "found", "called")
     for outcome in power.outcomes:
         found = outcome.where if outcome.detected else "NOT FOUND"
         # Found and called by another name is a verdict that holds and advice that misleads: it is told apart from no

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
 from parity.mapping import Proposal
+from parity.report.plain_table import PlainTable
 
 
 def account(checks: Iterable[Check]) -> dict[str, int]:
@@ -60,7 +61,7 @@ def show_levels(result: Result) -> Group:
     sides = Table.grid(padding=(0, 2))
     sides.add_row("reference", Text(who(result.reference)))
     sides.add_row("candidate", Text(who(result.candidate)))
-    table = plain_table("level", "verdict", "evidence")
+    table = PlainTable("level", "verdict", "evidence")
     for level in result.levels.values():
         style = COLOURS[level.verdict]
         table.add_row(
@@ -74,7 +75,7 @@ def show_levels(result: Result) -> Group:
 def show_worst(level: Level) -> Group:
     """Shows the tensors of a level with the largest ratios of difference to tolerance."""
     judged = [check for check in level.checks if check.verdict != "not_run"]
-    table = plain_table("step", "tensor", "of tolerance", "of scale", "verdict")
+    table = PlainTable("step", "tensor", "of tolerance", "of scale", "verdict")
     for check in sorted(judged, key=lambda check: check.multiple, reverse=True)[:WORST]:
         table.add_row(
             str(check.step),
@@ -86,17 +87,17 @@ def show_worst(level: Level) -> Group:
     return Group(Text(f"Worst tensors of level {level.name}", "bold"), table)
 
 
-def show_mapping(pairs: list[tuple[str, str, str, str]]) -> Table:
+def show_mapping(pairs: list[tuple[str, str, str, str]]) -> PlainTable:
     """Shows which variable became which, by which transform, and how that was decided."""
-    table = plain_table("reference", "candidate", "transform", "decided")
+    table = PlainTable("reference", "candidate", "transform", "decided")
     for pair in pairs:
         table.add_row(*(Text(part) for part in pair))
     return table
 
 
-def show_proposals(proposals: Sequence[Proposal]) -> Table:
+def show_proposals(proposals: Sequence[Proposal]) -> PlainTable:
     """Shows what variables may become, how sure that is, and what speaks for it."""
-    table = plain_table("reference", "candidate", "transform", "confidence", "agreement")
+    table = PlainTable("reference", "candidate", "transform", "confidence", "agreement")
     for each in proposals:
         told = ", ".join(f"{what} {score:.2f}" for what, score in each.scores.items())
         table.add_row(
@@ -106,15 +107,6 @@ def show_proposals(proposals: Sequence[Proposal]) -> Table:
             Text(f"{each.confidence:.2f}"),
             Text(told),
         )
-    return table
-
-
-def plain_table(*headings: str) -> Table:
-    """Returns a table without lines whose cells are folded rather than cut, so that nothing is lost in 80 columns."""
-    # Without lines: a report is pasted into issues and compared by diff.
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
     return table
 
 
@@ -150,7 +142,7 @@ def show_facts(result: Result, everything: bool = False) -> Group | None:
     names = sorted({*one, *other}) if everything else differing(one, other)
     if not names:
         return None
-    table = plain_table("fact", "reference", "candidate")
+    table = PlainTable("fact", "reference", "candidate")
     for name in names:
         table.add_row(Text(name), Text(plain(one.get(name))), Text(plain(other.get(name))))
     return Group(Text("All facts" if everything else "Facts that differ", "bold"), table)

@@ -95,9 +95,10 @@ def list_lessons(lessons: list[Lesson]) -> None:
     """Prints number, title and subject of every lesson."""
     from rich.markup import escape
 
-    from parity.report.view import plain_table, print_trimmed
+    from parity.report.plain_table import PlainTable
+    from parity.report.view import print_trimmed
 
-    table = plain_table("lesson", "", "")
+    table = PlainTable("lesson", "", "")
     for lesson in lessons:
         table.add_row(str(lesson.number), f"[bold]{escape(lesson.title)}[/]", escape(lesson.about))
     print_trimmed(_console(), table)
