@@ -115,11 +115,12 @@ def _of_traces(arguments: argparse.Namespace) -> int:
 
     entries = load_mapping(arguments.map)[0] if arguments.map else {}
     reference, candidate = Trace(arguments.reference, whole=False), Trace(arguments.candidate, whole=False)
+    known = values_of(reference), values_of(candidate)
     try:
-        mapping = mapping_of_traces(reference, candidate, entries)
+        mapping = mapping_of_traces(reference, candidate, entries, known)
     except MappingError:
         # What may be meant goes to standard output, ready for a file, before the error says what is open.
-        _propose(reference, candidate)
+        _print_proposals(propose(*known))
         raise
     if arguments.write:
         _write(reference, candidate, mapping, arguments)
@@ -128,7 +129,7 @@ def _of_traces(arguments: argparse.Namespace) -> int:
     print_trimmed(console, show_mapping(mapping.texts()))
     console.print()
     console.print(mapping.toml(), markup=False, end="", soft_wrap=True)
-    return _contradictions(console, mapping, propose(values_of(reference), values_of(candidate)))
+    return _contradictions(console, mapping, propose(*known))
 
 
 def _contradictions(console: Any, mapping: Any, proposals: Any) -> int:
@@ -151,13 +152,11 @@ def _contradictions(console: Any, mapping: Any, proposals: Any) -> int:
     return ExitCode.DIFFERENT if against else ExitCode.SAME
 
 
-def _propose(reference: Any, candidate: Any) -> None:
-    from parity.experiment.mapping.of_traces import values_of
-    from parity.mapping import propose, proposed_toml
+def _print_proposals(proposals: Any) -> None:
+    from parity.mapping import proposed_toml
     from parity.report.console import open_console
     from parity.report.view import print_trimmed, show_proposals
 
-    proposals = propose(values_of(reference), values_of(candidate))
     console = open_console()
     print_trimmed(console, show_proposals(proposals))
     console.print()

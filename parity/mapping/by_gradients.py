@@ -7,7 +7,7 @@ from itertools import combinations, islice
 import numpy as np
 
 from parity.mapping.draft import Draft
-from parity.mapping.guesses import Guess
+from parity.mapping.guesses import Guess, Numbers
 from parity.mapping.transforms import Transform, parse_transform
 from parity.mapping.units import Unit
 from parity.mapping.variables import Variable
@@ -26,7 +26,7 @@ PARALLEL = 1e-9
 FEWEST_COMPARED = 4  # elements: of fewer, being a multiple is likelier to be chance; of one, it is certain
 
 
-class Gradients:
+class Gradients(Numbers):
     """Measures how far apart the gradients of two sides are that started from one state.
 
     Args:

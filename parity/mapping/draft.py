@@ -2,14 +2,14 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Mapping as Map
 from typing import NamedTuple
 
 from parity.mapping.entry import MappingEntry
 from parity.mapping.explicit import pairs_by_hand
 from parity.mapping.fits import NameMeanings, join_certain, name_meanings
-from parity.mapping.guesses import BY_NUMBERS, Around, Guess, Numbers, Options, checked_guesses, guess_pairs
+from parity.mapping.guesses import BY_NUMBERS, Around, Guess, Numbers, Options, checked_guesses, distinct, guess_pairs
 from parity.mapping.layouts import Maps, layouts_of
 from parity.mapping.transforms import parse_transform
 from parity.mapping.units import Unit, units_of
@@ -128,8 +128,8 @@ class Draft(NamedTuple):
         ]
 
     def _open(self) -> tuple[list[Variable], list[Unit], dict[str, Options]]:
-        units = [*dict.fromkeys(unit for guess in self.guesses for unit, _ in guess.options)]
         options = {guess.variable.name: guess.options for guess in self.guesses}
+        units = [*dict.fromkeys(unit for found in distinct(options.values()) for unit, _ in found)]
         return [guess.variable for guess in self.guesses], units, options
 
 
@@ -168,14 +168,7 @@ def draft_mapping(
     left = [variable for variable in left if variable.name not in certain]
     free = [variable for variable in free if variable.name not in taken]
     units = units_of(free, left)
-    by_size: dict[int, list[Unit]] = defaultdict(list)
-    for unit in units:
-        by_size[unit.size].append(unit)
-    waiting = {variable.name for variable in left}
-    for place, variable in enumerate(reference):
-        if variable.name in waiting:
-            found = [(u, text) for u in by_size[math.prod(variable.shape)] for text in _texts(maps, place, u)]
-            options.update({variable.name: tuple(found)} if found else {})
+    options.update(_partners(maps, {variable.name for variable in left}, units))
     units += [unit for name in options if name in certain for unit in dict.fromkeys(u for u, _ in options[name])]
     variables = [variable for variable in reference if variable.name in options]
     every = guess_pairs(reference, variables, units, options, sure, meaning)
@@ -188,7 +181,7 @@ def draft_mapping(
     # While a statistic of the reference is left, a buffer may be its counterpart under a name that says nothing.
     own = () if any(variable.kind == "statistic" for variable in left) else tuple(filter(_of_the_port, free))
     free = [variable for variable in free if variable not in own]
-    contested = tuple(guess for guess in every if guess not in guesses)
+    contested = tuple(guess for guess in every if guess.variable.name not in joined)
     return Draft(tuple(reference), sure, guesses, by_hand.problems, left, free, meaning, own, contested)
 
 
@@ -202,12 +195,12 @@ def _without_rivals_of_what_is_left(
 ) -> tuple[Guess, ...]:
     # Which of several stays without a partner is nothing to guess.
     joined, taken = {guess.variable.name for guess in guesses}, {guess.unit for guess in guesses}
-    contested = {unit for name, found in options.items() if name not in joined for unit, _ in found}
+    lost = distinct(found for name, found in options.items() if name not in joined)
+    contested = {unit for found in lost for unit, _ in found}
     spare = {unit for unit in units if unit not in taken and not _of_the_port(unit.parts[0])}
+    open_ = {id(found) for found in distinct(options.values()) if any(unit in spare for unit, _ in found)}
     return tuple(
-        guess
-        for guess in guesses
-        if guess.unit not in contested and not any(unit in spare for unit, _ in options[guess.variable.name])
+        guess for guess in guesses if guess.unit not in contested and id(options[guess.variable.name]) not in open_
     )
 
 
@@ -224,6 +217,25 @@ def _layouts(
         texts = layouts_of(maps, place, unit.use, [pair.transform.text])
         if len(texts) > 1:
             yield variable.name, tuple((unit, text) for text in texts)
+
+
+def _partners(maps: Maps, waiting: Collection[str], units: Sequence[Unit]) -> Iterator[tuple[str, Options]]:
+    """What each variable may become by its shape and use; those that may become the same share the tuple that says so."""
+    by_size: dict[int, list[Unit]] = defaultdict(list)
+    for unit in units:
+        by_size[unit.size].append(unit)
+    forms = {size: {unit.form: unit for unit in near} for size, near in by_size.items()}
+    shared: dict[object, Options] = {}
+    for place, variable in enumerate(maps.variables):
+        size = math.prod(variable.shape)
+        if variable.name not in waiting or size not in forms:
+            continue
+        texts = {form: tuple(_texts(maps, place, unit)) for form, unit in forms[size].items()}
+        key = size, *texts.values()
+        if key not in shared:
+            shared[key] = tuple((unit, text) for unit in by_size[size] for text in texts[unit.form])
+        if shared[key]:
+            yield variable.name, shared[key]
 
 
 def _texts(maps: Maps, place: int, unit: Unit) -> list[str]:

@@ -2,9 +2,10 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Mapping as Map
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from parity.mapping.names import Meaning, meanings, renumbered
 from parity.mapping.transforms import parse_transform
@@ -173,28 +174,38 @@ def join_certain(left: Sequence[Variable], free: Sequence[Variable], meaning: Na
       free: of the candidate.
       meaning: what all names say.
     """
-    namesakes: dict[Meaning, list[Variable]] = defaultdict(list)
-    for variable in free:
-        namesakes[meaning.candidate[variable.name]].append(variable)
+    roles = meaning.candidate
+    namesakes = _groups(free, roles, lambda each: roles[each.name])
 
-    def same_name(one: Variable) -> list[Variable]:
+    def same_name(one: Variable) -> list[Sequence[Variable]]:
         return namesakes.get(meaning.reference[one.name], [])
 
     # Names first: what they join is no rival any more, so that shapes may decide more of what is left.
     joined = _only_partners(left, same_name, BY_NAME)
     names = {name for pair in joined for name in (pair.reference, *pair.candidate)}
-    rest = [variable for variable in free if variable.name not in names]
+    by_size = _groups(
+        [variable for variable in free if variable.name not in names], roles, lambda each: math.prod(each.shape)
+    )
 
-    by_size: dict[int, list[Variable]] = defaultdict(list)
-    for variable in rest:
-        by_size[math.prod(variable.shape)].append(variable)
-
-    def no_contradiction(one: Variable) -> list[Variable]:
+    def no_contradiction(one: Variable) -> list[Sequence[Variable]]:
         role = meaning.reference[one.name].role
         near = by_size.get(math.prod(one.shape), [])
-        return [v for v in near if not contradict(role, meaning.candidate[v.name].role, v.use or "")]
+        return [group for group in near if not contradict(role, roles[group[0].name].role, group[0].use or "")]
 
     return joined + _only_partners([v for v in left if v.name not in names], no_contradiction, BY_SHAPE)
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def _groups(
+    variables: Sequence[Variable], meaning: Map[str, Meaning], key: Callable[[Variable], Key]
+) -> dict[Key, list[Sequence[Variable]]]:
+    """By key those of one form and role together: whatever one of a group may be joined to, all of it may."""
+    found: dict[Key, dict[object, list[Variable]]] = defaultdict(lambda: defaultdict(list))
+    for variable in variables:
+        found[key(variable)][variable.form, meaning[variable.name].role].append(variable)
+    return {each: [*groups.values()] for each, groups in found.items()}
 
 
 def contradict(reference: str, candidate: str, use: str) -> bool:
@@ -205,20 +216,22 @@ def contradict(reference: str, candidate: str, use: str) -> bool:
     return not use.startswith("Embedding") and len({reference, candidate} - {""}) > 1
 
 
-def _only_partners(reference: Sequence[Variable], near: Callable[[Variable], list[Variable]], why: str) -> list[Pair]:
+def _only_partners(
+    reference: Sequence[Variable], near: Callable[[Variable], list[Sequence[Variable]]], why: str
+) -> list[Pair]:
     # A pair is certain from both ends: the one that fits `one`, which fits no other. With a single end two layers of
     # one shape would be joined in whichever order they come.
-    partners: dict[str, list[tuple[str, Sequence[str]]]] = {}
+    partners: dict[str, list[tuple[Sequence[Variable], Sequence[str]]]] = {}
     rivals: Counter[str] = Counter()
     for one in reference:
-        fitting = ((other.name, fits(one, other)) for other in near(one))
-        partners[one.name] = [(name, texts) for name, texts in fitting if texts]
-        rivals.update(name for name, _ in partners[one.name])
+        fitting = ((group, fits(one, group[0])) for group in near(one))
+        partners[one.name] = [(group, texts) for group, texts in fitting if texts]
+        rivals.update(group[0].name for group, _ in partners[one.name])
     found = []
     for one in reference:
-        if len(partners[one.name]) != 1:
+        if sum(len(group) for group, _ in partners[one.name]) != 1:
             continue
-        ((name, texts),) = partners[one.name]
-        if rivals[name] == 1 and len(texts) == 1:
-            found.append(Pair(one.name, (name,), parse_transform(texts[0]), why, one.shape))
+        (((other,), texts),) = partners[one.name]
+        if rivals[other.name] == 1 and len(texts) == 1:
+            found.append(Pair(one.name, (other.name,), parse_transform(texts[0]), why, one.shape))
     return found

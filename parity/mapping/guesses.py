@@ -1,83 +1,22 @@
 """Guesses which variables belong together: the assignment that least speaks against."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as Map
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from parity.mapping.fits import BY_SHAPE, NameMeanings, contradict
 from parity.mapping.names import Meaning, meanings
+from parity.mapping.pairwise.assignment import FORBIDDEN, assign
 from parity.mapping.similarity import Similarity, candidate_family, reference_families, strangeness
 from parity.mapping.transforms import parse_transform
 from parity.mapping.units import Unit
 from parity.mapping.variable_map import Pair
 from parity.mapping.variables import Variable
 from parity.trace.arrays import Array
-
-# A thousandth of it stands for no column at all, 1e6: more than 8,000 exchanges of partners can cost, at no more than
-# 112 each and some places of order, so that no variable goes without a partner for the sake of others. In float64 sums
-# with it still show differences of 1e-6, far below a place of order.
-FORBIDDEN = 1e9
-
-
-def assign(costs: Array) -> list[int | None]:
-    """Returns for every row the column that it gets in the assignment of the lowest total cost, None where it gets none.
-
-    Args:
-      costs: float ``[rows, columns]``; `FORBIDDEN` where a row may not get a column. As many rows as can be get one.
-
-    Source: Jonker and Volgenant, "A shortest augmenting path algorithm for dense and sparse linear assignment problems",
-    Computing 38, 1987; potentials as in Kuhn and Munkres, O(rows^2 columns).
-    """
-    rows, columns = costs.shape
-    if not rows or not columns:
-        return [None] * rows
-    # (rows, columns + rows): a column of its own for every row, dearer than anything allowed and cheaper than what is
-    # forbidden, so that there always is an assignment, and a row goes without only where no column is left for it.
-    padded = np.concatenate([np.minimum(costs, FORBIDDEN), np.full((rows, rows), FORBIDDEN / 1e3)], axis=1)
-    # The dual potentials, (rows,) and (columns + rows,).
-    over_rows, over_columns = np.zeros(rows), np.zeros(columns + rows)
-    owner = np.full(columns + rows, -1)
-    for row in range(rows):
-        _augment(padded, row, over_rows, over_columns, owner)
-    found: list[int | None] = [None] * rows
-    for column in range(columns):
-        if owner[column] >= 0 and costs[owner[column], column] < FORBIDDEN:
-            found[owner[column]] = column
-    return found
-
-
-def _augment(costs: Array, row: int, over_rows: Array, over_columns: Array, owner: Array) -> None:
-    """Gives `row` a column, moving others along the cheapest path; the potentials keep all reduced costs at 0 or more."""
-    count = costs.shape[1]
-    distance, before = np.full(count, np.inf), np.full(count, -1)
-    done = np.zeros(count, bool)
-    reached, spent, column = row, 0.0, -1
-    visited: list[tuple[int, float]] = [(row, 0.0)]
-    # Dijkstra over columns: distance[c] is the least reduced cost of a path of exchanges that ends at column c, by way
-    # of before[c]; it is final for every column that is done. The first free one ends the search.
-    while True:
-        reduced = spent + costs[reached] - over_rows[reached] - over_columns
-        nearer = ~done & (reduced < distance)
-        distance[nearer], before[nearer] = reduced[nearer], column
-        column = int(np.argmin(np.where(done, np.inf, distance)))
-        spent, done[column] = float(distance[column]), True
-        if owner[column] < 0:
-            break
-        reached = int(owner[column])
-        visited.append((reached, spent))
-    # Keeps costs - over_rows - over_columns >= 0, and = 0 for every owned column: that is what makes the total the
-    # lowest.
-    for each, at in visited:
-        over_rows[each] += spent - at
-    over_columns[done] += np.minimum(distance[done] - spent, 0.0)
-    while column >= 0:  # back along the path: each column goes to the row that owned the one before it
-        previous = int(before[column])
-        owner[column] = owner[previous] if previous >= 0 else row
-        column = previous
-
 
 BY_LIKENESS = "by similar name and shape"
 BY_ORDER = "by order and shape"
@@ -106,14 +45,26 @@ NEAR = 0.1
 UNEQUAL = 0.002
 AHEAD = 1.0  # by so much a name must be ahead of the next for it to be what decided, of `NAME`: a quarter of its words
 
+# Variables that may become the same share one tuple that says so: what is asked of all of them is asked of it once.
 Options = tuple[tuple[Unit, str], ...]
 
 
-class Numbers(Protocol):
-    """What numbers say of a pair that may be meant."""
+def distinct(options: Iterable[Options]) -> list[Options]:
+    """Returns each tuple once, however many variables share it."""
+    return [*{id(each): each for each in options}.values()]
 
+
+class Numbers(ABC):
+    """What numbers say of pairs that may be meant."""
+
+    @abstractmethod
     def __call__(self, variable: Variable, unit: Unit, text: str, /) -> float | None:
         """Returns how far apart the two are, 0 equal to 1 unrelated; None where the numbers do not say."""
+
+    def of_all(self, variables: Sequence[Variable], units: Sequence[Unit], text: str, /) -> Array:
+        """Returns the same of all pairs at once, float ``[variables, units]``; NaN where the numbers do not say."""
+        found = [[self(variable, unit, text) for unit in units] for variable in variables]
+        return np.array(found, np.float64)  # of None it makes NaN
 
 
 class Around(Protocol):
@@ -149,7 +100,7 @@ class Guess(NamedTuple):
     @property
     def of_layout(self) -> bool:
         """Whether the partner is sure and the choice is one of layout only."""
-        return len(self.options) > 1 and len({unit for unit, _ in self.options}) == 1
+        return len(self.options) > 1 and all(unit == self.unit for unit, _ in self.options)
 
     def only(self, text: str) -> "Guess":
         """Returns the guess with `text` as the only sum that it may be."""
@@ -164,8 +115,10 @@ class Guess(NamedTuple):
     @property
     def consequential(self) -> bool:
         """Whether it takes numbers to know: not where the partner is sure, and the layout but for a flattened map."""
+        if self.why != BY_SHAPE:
+            return True
         usual = [text for _, text in self.options if "flatten_hwc" not in text]
-        return self.why != BY_SHAPE or len(usual) != 1 or self.text != usual[0]
+        return len(usual) != 1 or self.text != usual[0]
 
     @property
     def pair(self) -> Pair:
@@ -198,34 +151,93 @@ def guess_pairs(
       numbers: what the numbers say, or None.
       around: what the graphs say, or None.
     """
-    # A layer is found by its kernel; what the kernels are joined to is what `MATE` holds their vectors to.
     solver = _Solver(reference, variables, units, options, sure, meaning, numbers, around)
-    guesses = {guess.variable.name: guess for stage in _stages(variables, meaning) for guess in solver.assigned(stage)}
+    guesses = {guess.variable.name: guess for stage in GUESSED_IN_TURN for guess in solver.assigned(stage)}
     found = tuple(guesses[variable.name] for variable in variables if variable.name in guesses)
-    return checked_guesses(found, sure, meaning, numbers) if numbers else found
+    return _with_layers(found, sure, meaning) if numbers else found
 
 
 def checked_guesses(
     guesses: tuple[Guess, ...], sure: Map[str, Pair], meaning: NameMeanings, numbers: Numbers
 ) -> tuple[Guess, ...]:
     """Returns guesses with what numbers say of each; one of which they do not say goes with the rest of its layer."""
-    by_name = {guess.variable.name: guess for guess in guesses}
-    layers: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for name, pair in sure.items():
-        layers[meaning.reference[name].where].update(_layer(each) for each in pair.candidate)
-    return tuple(_verified(guess, by_name, layers, meaning, numbers) for guess in guesses)
+    distances = [numbers(guess.variable, guess.unit, guess.text) for guess in guesses]
+    checked = tuple(
+        guess._replace(verified=None if distance is None else distance <= EQUAL)
+        for guess, distance in zip(guesses, distances, strict=True)
+    )
+    return _with_layers(checked, sure, meaning)
 
 
-def _stages(variables: Sequence[Variable], meaning: NameMeanings) -> Iterator[list[Variable]]:
-    def stage(variable: Variable) -> int:
-        if len(variable.shape) > 1:
-            return 0
-        if variable.kind != "weight":
-            return 3
-        return 1 if meaning.reference[variable.name].role == "weight" else 2
+def _with_layers(guesses: tuple[Guess, ...], sure: Map[str, Pair], meaning: NameMeanings) -> tuple[Guess, ...]:
+    # A bias without a gradient, as one in front of a batch norm is, goes with its layer.
+    certain = {(meaning.reference[name].where, _layer(each)) for name, pair in sure.items() for each in pair.candidate}
+    known: dict[tuple[tuple[str, ...], str], set[bool]] = defaultdict(set)
+    layers = [(meaning.reference[guess.variable.name].where, _layer(guess.unit.label)) for guess in guesses]
+    for guess, layer in zip(guesses, layers, strict=True):
+        if guess.verified is not None:
+            known[layer].add(guess.verified)
 
-    for number in range(4):
-        yield [variable for variable in variables if stage(variable) == number]
+    def verified(guess: Guess, layer: tuple[tuple[str, ...], str]) -> bool | None:
+        if guess.verified is not None:
+            return guess.verified
+        if layer in certain and all(layer):
+            return True
+        return any(known[layer]) if layer in known else None
+
+    return tuple(guess._replace(verified=verified(guess, layer)) for guess, layer in zip(guesses, layers, strict=True))
+
+
+# A layer is found by its kernel; what the kernels are joined to is what `MATE` holds their vectors to.
+GUESSED_IN_TURN = ("kernel", "scale", "bias", "statistic")
+
+
+def _stage(variable: Variable, role: str) -> str:
+    if len(variable.shape) > 1:
+        return "kernel"
+    if variable.kind != "weight":
+        return "statistic"
+    return "scale" if role == "weight" else "bias"
+
+
+class _Block(NamedTuple):
+    """Pairs of a group that the same transforms may join, every one of some variables with every one of some units.
+
+    Fields:
+      rows, columns: places of the variables and of the units in the group.
+      texts: the transforms, the likeliest first.
+    """
+
+    rows: list[int]
+    columns: list[int]
+    texts: tuple[str, ...]
+
+
+class _Group(NamedTuple):
+    """Variables and units that may be each other's and nobody else's, and what is known of all pairs of them.
+
+    Fields:
+      variables, units: of the group, in order.
+      blocks: by stage the pairs that there are.
+      similarity: of the names, float ``[variables, units]``; -1 where nothing may join the two.
+      places: how many of order are between the two, int ``[variables, units]``.
+      free: whether a unit is still to be had, bool ``[units]``.
+    """
+
+    variables: list[Variable]
+    units: list[Unit]
+    blocks: Map[str, list[_Block]]
+    similarity: Array
+    places: Array
+    free: Array
+
+    def why(self, row: int, column: int) -> str:
+        """Returns what the choice of a pair rests on: that there is no other, the names, or the order."""
+        rivals = np.append(np.delete(self.similarity[row], column), np.delete(self.similarity[:, column], row))
+        nearest = rivals.max(initial=-1.0)
+        if nearest < 0.0:
+            return BY_SHAPE
+        return BY_LIKENESS if self.similarity[row, column] - nearest > AHEAD / NAME else BY_ORDER
 
 
 class _Solver:
@@ -242,148 +254,163 @@ class _Solver:
         numbers: Numbers | None,
         around: Around | None,
     ) -> None:
-        self._around = around
-        self._units, self._options, self._meaning, self._numbers = list(units), options, meaning, numbers
+        self._options, self._meaning, self._numbers, self._around = options, meaning, numbers, around
         families = reference_families(reference, [meaning.reference[v.name] for v in reference])
         self._family = {v.name: family for v, family in zip(reference, families, strict=True)}
-        self._similarity = Similarity([v.name for v in variables], [unit.label for unit in units])
         labels = [unit.label for unit in units]
-        self._role = {
-            unit: meaning.candidate.get(unit.label, m).role for unit, m in zip(units, meanings(labels), strict=True)
-        }
+        self._role = {unit: (meaning.candidate.get(unit.label) or meanings([unit.label])[0]).role for unit in units}
         self._layers: dict[tuple[str, ...], set[str]] = defaultdict(set)
         for name, pair in sure.items():
             self._join(meaning.reference[name], pair.candidate)
-        self._rivals: dict[Unit, list[str]] = defaultdict(list)
-        for name, found in options.items():
-            for unit in dict.fromkeys(unit for unit, _ in found):
-                self._rivals[unit].append(name)
-        self._free = dict.fromkeys(self._units)
-        self._order_of_units = {unit: place for place, unit in enumerate(self._units)}
-        self._ranks = dict(self._ranked(variables))
+        similarity = Similarity([v.name for v in variables], labels)
+        self._groups = [self._group(*each, similarity) for each in _connected(variables, units, options)]
 
-    def assigned(self, variables: Sequence[Variable]) -> list[Guess]:
-        """Returns guesses for some of the variables; what they take is taken."""
-        units = list(self._free)
-        places = {unit: place for place, unit in enumerate(units)}
-        costs = np.full((len(variables), len(units)), FORBIDDEN)  # (variables of this stage, units still free)
-        texts: dict[tuple[int, int], str] = {}
-        for row, variable in enumerate(variables):
-            for unit, (cost, text) in self._costs(variable).items():
-                if unit in places:
-                    costs[row, places[unit]] = cost
-                    texts[row, places[unit]] = text
-        found = []
-        for row, column in enumerate(assign(costs)):
-            if column is None:
-                continue
-            unit, variable = units[column], variables[row]
-            options = self._options[variable.name]
-            why = self._why(variable, unit, costs, row, column)
-            found.append(Guess(variable, unit, texts[row, column], options, why))
-            del self._free[unit]
-            self._join(self._meaning.reference[variable.name], [unit.label])
+    def assigned(self, stage: str) -> list[Guess]:
+        """Returns guesses for the variables of a stage; what they take is taken."""
+        found = [guess for group in self._groups if stage in group.blocks for guess in self._of_group(group, stage)]
+        for guess in found:  # not before: what one group takes is no reason for another one of the same stage
+            self._join(self._meaning.reference[guess.variable.name], [guess.unit.label])
         return found
 
-    def _costs(self, variable: Variable) -> dict[Unit, tuple[float, str]]:
-        """By unit what speaks against it, and the likeliest layout."""
-        best: dict[Unit, tuple[float, str]] = {}
-        role, family = self._meaning.reference[variable.name].role, self._family[variable.name]
-        where = self._meaning.reference[variable.name].where
-        for unit, text in self._options[variable.name]:
-            # No cost but no pair: a weight is never taken for a bias, however alike the rest is.
-            if contradict(role, self._role[unit], unit.use):
-                continue
-            cost = NAME * (1.0 - self._similarity(variable.name, unit.label))
-            cost += FAMILY * strangeness(family, candidate_family(unit.use))
-            cost += ORDER * float(abs(self._rank(variable, unit))) ** BENT
-            cost += MATE * (bool(self._layers[where]) and _layer(unit.label) not in self._layers[where])
-            cost += NEIGHBOURS * self._around(variable, unit) if self._around else 0.0
-            distance = self._numbers(variable, unit, text) if self._numbers else None
-            cost += NUMBERS * _penalty(distance) if self._numbers else 0.0
-            if unit not in best or cost < best[unit][0]:
-                best[unit] = cost, text
-        return best
+    def _of_group(self, group: _Group, stage: str) -> Iterator[Guess]:
+        rows = sorted({row for block in group.blocks[stage] for row in block.rows})
+        place = {row: number for number, row in enumerate(rows)}
+        costs = np.full((len(rows), len(group.units)), FORBIDDEN)
+        texts, distances = np.full(costs.shape, "", object), np.full(costs.shape, np.nan)
+        for block in group.blocks[stage]:
+            cells = np.ix_([place[row] for row in block.rows], block.columns)
+            costs[cells], texts[cells], distances[cells] = self._costs(group, block)
+        costs[:, ~group.free] = FORBIDDEN
+        for number, column in enumerate(assign(costs)):
+            if column is not None:
+                variable, unit = group.variables[rows[number]], group.units[column]
+                distance = distances[number, column]
+                yield Guess(
+                    variable,
+                    unit,
+                    texts[number, column],
+                    self._options[variable.name],
+                    group.why(rows[number], column),
+                    None if np.isnan(distance) else bool(distance <= EQUAL),
+                )
+                group.free[column] = False
 
-    def _rank(self, variable: Variable, unit: Unit) -> int:
-        one, other = self._ranks[variable.name], self._ranks[unit.label, unit.rows]
-        return one - other
+    def _costs(self, group: _Group, block: _Block) -> tuple[Array, Array, Array]:
+        """What speaks against each pair of a block, by the best transform; that transform, and how far apart numbers are."""
+        variables, units = [group.variables[row] for row in block.rows], [group.units[place] for place in block.columns]
+        roles = [self._meaning.reference[v.name].role for v in variables], [(self._role[u], u.use) for u in units]
+        families = [self._family[v.name] for v in variables], [candidate_family(unit.use) for unit in units]
+        cells = np.ix_(block.rows, block.columns)
+        # From a table: numpy's power is not the same to the bit on every machine.
+        order = np.array([ORDER * float(places) ** BENT for places in range(group.places[cells].max() + 1)])
+        cost = NAME * (1.0 - group.similarity[cells])
+        cost += FAMILY * _by_kind(strangeness, *families)
+        cost += order[group.places[cells]]
+        cost += MATE * self._strange_layers(variables, units)
+        if self._around:
+            cost += NEIGHBOURS * np.array([[self._around(v, u) for u in units] for v in variables])
+        # No cost but no pair: a weight is never taken for a bias, however alike the rest is.
+        cost[_by_kind(lambda role, other: contradict(role, *other), *roles)] = FORBIDDEN
+        if not self._numbers:
+            return cost, np.array(block.texts[0], object), np.array(np.nan)
+        distances = np.array([self._numbers.of_all(variables, units, text) for text in block.texts])
+        costs = cost + NUMBERS * _penalties(distances)
+        best = np.argmin(costs, axis=0)[None]  # the first of equal ones, which is the likeliest
+        texts = np.array(block.texts, object)[best[0]]
+        return np.take_along_axis(costs, best, 0)[0], texts, np.take_along_axis(distances, best, 0)[0]
 
-    def _ranked(self, variables: Sequence[Variable]) -> Iterator[tuple[object, int]]:
-        """The place of every variable and unit among those that are like it: of one kind, role and layer."""
-        groups = _components(variables, self._options)
-        counts: dict[object, int] = defaultdict(int)
-        key: object
-        for variable in variables:
-            key = ("reference", groups[variable.name], self._meaning.reference[variable.name].role)
-            yield variable.name, counts[key]
-            counts[key] += 1
-        for unit in self._units:
-            key = ("candidate", groups.get(unit), self._role[unit])
-            yield (unit.label, unit.rows), counts[key]
-            counts[key] += 1
+    def _strange_layers(self, variables: list[Variable], units: list[Unit]) -> Array:
+        """Whether the rest of a variable's layer is joined to other layers than a unit's: bool ``[variables, units]``."""
+        layers = [_layer(unit.label) for unit in units]
+        strange = np.zeros((len(variables), len(units)), bool)
+        for row, variable in enumerate(variables):
+            joined = self._layers.get(self._meaning.reference[variable.name].where)
+            if joined:
+                strange[row] = [layer not in joined for layer in layers]
+        return strange
+
+    def _group(self, variables: list[Variable], units: list[Unit], similarity: Similarity) -> _Group:
+        roles = [self._meaning.reference[v.name].role for v in variables], [self._role[unit] for unit in units]
+        stages = [_stage(*each) for each in zip(variables, roles[0], strict=True)]
+        of_all = similarity([v.name for v in variables], [unit.label for unit in units])
+        places = np.abs(np.subtract.outer(*map(_ranks, roles)))
+        blocks: dict[str, list[_Block]] = defaultdict(list)
+        of_options = np.full_like(of_all, -1.0)
+        for stage, block in _blocks(stages, [self._options[v.name] for v in variables], units):
+            cells = np.ix_(block.rows, block.columns)
+            blocks[stage].append(block)
+            of_options[cells] = of_all[cells]
+        return _Group(variables, units, blocks, of_options, places, np.ones(len(units), bool))
 
     def _join(self, meaning: Meaning, names: Sequence[str]) -> None:
         self._layers[meaning.where].update(_layer(name) for name in names)
 
-    def _why(self, variable: Variable, unit: Unit, costs: Array, row: int, column: int) -> str:
-        units = {each for each, _ in self._options[variable.name]}
-        rivals = self._rivals[unit]
-        if len(units) == 1 and len(rivals) == 1:
-            return BY_SHAPE
-        own = self._similarity(variable.name, unit.label)
-        others = [self._similarity(variable.name, each.label) for each in units if each != unit]
-        others += [self._similarity(name, unit.label) for name in rivals if name != variable.name]
-        return BY_LIKENESS if own - max(others, default=0.0) > AHEAD / NAME else BY_ORDER
 
+def _connected(
+    variables: Sequence[Variable], units: Sequence[Unit], options: Map[str, Options]
+) -> list[tuple[list[Variable], list[Unit]]]:
+    """Returns variables and units, in order, in groups: no variable may become a unit of another group.
 
-def _penalty(distance: float | None) -> float:
-    """What numbers count against a pair, 0 to 1: those that are not near say little of how far apart they are.
-
-    Where a port has a bug no gradient is the other side's, and which of those far off is nearest is chance.
+    Places of order count within a group, so that a layer more in one part of a model does not shift all others.
     """
-    if distance is None:  # no better and no worse than numbers that agree in nothing
-        return 0.5
-    return distance if distance <= NEAR else 0.5 + UNEQUAL * distance
+    group: dict[Unit, set[Unit]] = {}
+    # Invariant: two units that one of the options so far links have the same set.
+    for found in distinct(options.values()):
+        linked = {unit for unit, _ in found}
+        linked = linked.union(*(group[unit] for unit in linked if unit in group))
+        group.update(dict.fromkeys(linked, linked))
+    members: dict[int, tuple[list[Variable], list[Unit]]] = defaultdict(lambda: ([], []))
+    for variable in variables:
+        members[id(group[options[variable.name][0][0]])][0].append(variable)
+    for unit in units:
+        if unit in group:
+            members[id(group[unit])][1].append(unit)
+    return [*members.values()]
 
 
-def _components(variables: Sequence[Variable], options: Map[str, Options]) -> dict[object, int]:
-    """By variable's name and by unit the number of the group of all that may be each other's."""
-    # Union by relabelling: after each variable all that is linked through one of its options has one number. Places of
-    # order count within such a group, so that a layer more in one part of a model does not shift all others.
-    group: dict[object, int] = {}
-    for number, variable in enumerate(variables):
-        members: list[object] = [variable.name, *dict.fromkeys(unit for unit, _ in options[variable.name])]
-        old = {group[member] for member in members if member in group}
-        group.update(dict.fromkeys(members, number))
-        group.update({member: number for member, each in group.items() if each in old})
-    return group
+def _blocks(stages: Sequence[str], options: Sequence[Options], units: Sequence[Unit]) -> Iterator[tuple[str, _Block]]:
+    """Returns what the variables of a group may become, by stage, each pair in one block."""
+    columns = {unit: column for column, unit in enumerate(units)}
+    rows: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for row, (stage, found) in enumerate(zip(stages, options, strict=True)):
+        rows[stage, id(found)].append(row)
+    for (stage, _), of_one in rows.items():
+        texts: dict[int, list[str]] = defaultdict(list)
+        for unit, text in options[of_one[0]]:
+            texts[columns[unit]].append(text)
+        places: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        for column, each in texts.items():
+            places[tuple(each)].append(column)
+        for group, block in places.items():
+            yield stage, _Block(of_one, block, group)
+
+
+def _ranks(roles: Sequence[str]) -> list[int]:
+    """The place of each among those of its role."""
+    counts: Counter[str] = Counter()
+    ranks = []
+    for role in roles:
+        ranks.append(counts[role])
+        counts[role] += 1
+    return ranks
+
+
+def _by_kind(function: Callable[[Any, Any], Any], ones: Sequence[Any], others: Sequence[Any]) -> Array:
+    """Returns a function of all pairs, ``[ones, others]``, called once for each two kinds that there are of either."""
+    kinds = [{kind: number for number, kind in enumerate(dict.fromkeys(side))} for side in (ones, others)]
+    table = np.array([[function(one, other) for other in kinds[1]] for one in kinds[0]])
+    return table[np.ix_([kinds[0][one] for one in ones], [kinds[1][other] for other in others])]
+
+
+def _penalties(distances: Array) -> Array:
+    """What numbers count against pairs, 0 to 1: those that are not near say little of how far apart they are.
+
+    Where a port has a bug no gradient is the other side's, and which of those far off is nearest is chance. Where numbers do
+    not say, it is no better and no worse than numbers that agree in nothing.
+    """
+    far = 0.5 + UNEQUAL * np.nan_to_num(distances)
+    return np.where(distances <= NEAR, distances, far)
 
 
 def _layer(name: str) -> str:
     return name.rpartition(".")[0]
-
-
-def _verified(
-    guess: Guess,
-    guesses: Map[str, Guess],
-    layers: Map[tuple[str, ...], set[str]],
-    meaning: NameMeanings,
-    numbers: Numbers,
-) -> Guess:
-    distance = numbers(guess.variable, guess.unit, guess.text)
-    if distance is not None:
-        return guess._replace(verified=distance <= EQUAL)
-    # A bias without a gradient, as one in front of a batch norm is, goes with its layer.
-    where = meaning.reference[guess.variable.name].where
-    mates = [
-        each
-        for each in guesses.values()
-        if meaning.reference[each.variable.name].where == where
-        and each is not guess
-        and _layer(each.unit.label) == _layer(guess.unit.label)
-    ]
-    measured = [numbers(each.variable, each.unit, each.text) for each in mates]
-    known = [value <= EQUAL for value in measured if value is not None]
-    with_a_sure_one = bool(where) and _layer(guess.unit.label) in layers.get(where, set()) - {""}
-    return guess._replace(verified=True if with_a_sure_one else any(known) if known else None)

@@ -1,6 +1,5 @@
 """Naming conventions of TensorFlow's and torch's variables and of their optimizers' slots."""
 
-import difflib
 import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -37,14 +36,6 @@ def meanings(names: Sequence[str]) -> list[Meaning]:
     while split and all(_says_more(parts[shared + 1 :]) for parts in split) and len({p[shared] for p in split}) == 1:
         shared += 1
     return [_meaning(parts[shared:]) for parts in split]
-
-
-def similarity(one: Meaning, other: Meaning) -> float:
-    """Returns how much two names say the same, 0 to 1: words in common, and no contradiction in the role."""
-    if one.role and other.role and one.role != other.role:
-        return 0.0
-    words = difflib.SequenceMatcher(None, " ".join(one.where), " ".join(other.where), autojunk=False).ratio()
-    return 0.25 * (one.role == other.role) + 0.75 * words  # to rank proposals that a person reads; nothing rests on it
 
 
 def _says_more(parts: list[str]) -> bool:

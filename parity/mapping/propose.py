@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.mapping.by_gradients import evenly_spaced
 from parity.mapping.fits import becomes, fits
 from parity.mapping.guesses import Numbers
-from parity.mapping.names import meanings, similarity
-from parity.mapping.transforms import parse_transform
+from parity.mapping.names import meanings
+from parity.mapping.pairwise.agreement import agreements
+from parity.mapping.pairwise.letters import likeness
 from parity.mapping.units import Unit
 from parity.mapping.variable_map import line
 from parity.mapping.variables import Variable
@@ -24,8 +24,7 @@ from parity.trace.arrays import Array
 SURE = 0.5  # of a confidence: below, a line is shown as a comment, for somebody to decide
 # Numbers outweigh names: two kernels with their names swapped are joined by what they hold.
 SCORE_WEIGHTS = {"name": 1.0, "initial value": 3.0, "first gradient": 3.0}
-MOST_SCORED = 4096  # elements of a variable, evenly spaced
-TIED = 1e-3  # distances up to this count as equal: gradients of the first step come in float32, from two frameworks
+PAIRS_AT_ONCE = 4096  # pairs of which those whose variable is taken are left out in one go
 
 
 class Values(NamedTuple):
@@ -62,7 +61,7 @@ class Proposal(NamedTuple):
     @property
     def total(self) -> float:
         """The scores in one, 0 to 1."""
-        return _total(self.scores)
+        return float(_totals(np.array([self.scores.get(what, np.nan) for what in SCORE_WEIGHTS])))
 
 
 def propose(reference: Values, candidate: Values) -> list[Proposal]:
@@ -76,18 +75,19 @@ def propose(reference: Values, candidate: Values) -> list[Proposal]:
       reference: the TensorFlow side.
       candidate: the torch side.
     """
-    possible = [*_possible(reference, candidate)]
-    near = _Rivals(possible)
-    found: list[Proposal] = []
-    left, free = {v.name for v in reference.variables}, {v.name for v in candidate.variables}
-    # Greedy and not the cheapest assignment as for guesses: a reader of the table sees why each line is there.
-    for proposal in sorted(possible, key=lambda each: -each.total):
-        if proposal.reference in left and free.issuperset(proposal.candidate):
-            left.remove(proposal.reference)
-            free.difference_update(proposal.candidate)
-            found.append(proposal._replace(confidence=_ahead(proposal, near.of(proposal))))
-    order = {variable.name: place for place, variable in enumerate(reference.variables)}
-    return sorted(found, key=lambda each: order[each.reference])
+    units = _units(candidate)
+    blocks = [*_blocks(reference, candidate, units)]
+    rivals = _Rivals(blocks, units)
+    found = {}
+    for block, row, column in _best_first(blocks, units):
+        variable, unit = int(block.rows[row]), int(block.columns[column])
+        scores = zip(SCORE_WEIGHTS, block.scores[:, row, column].tolist(), strict=True)
+        known = {what: score for what, score in scores if not math.isnan(score)}
+        own = float(block.totals[row, column])
+        confidence = _ahead(own, rivals.best(own, variable, unit))
+        name = reference.variables[variable].name
+        found[variable] = Proposal(name, units[unit].names, block.text, known, confidence)
+    return [found[variable] for variable in sorted(found)]
 
 
 def numbers_of(reference: Values, candidate: Values) -> Numbers:
@@ -95,27 +95,29 @@ def numbers_of(reference: Values, candidate: Values) -> Numbers:
 
     Where either agrees the pair is meant: values that were drawn do not agree by chance.
     """
-
-    def distance(variable: Variable, unit: Unit, text: str) -> float | None:
-        parts = unit.names if unit.rows is None else (unit.label,)
-        found = [
-            _agreement(text, variable.name, parts, wanted, _held(unit, got), linear)
-            for wanted, got, linear in (
-                (reference.initial, candidate.initial, False),
-                (reference.gradient, candidate.gradient, True),
-            )
-        ]
-        distances = [1.0 - each for each in found if each is not None]
-        return min(distances) if distances else None
-
-    return distance
+    return _Numbers(reference, candidate)
 
 
-def _held(unit: Unit, values: Map[str, Array]) -> Map[str, Array]:
-    if unit.rows is None:
-        return values
-    (name,) = unit.names
-    return {unit.label: unit.block(values[name])} if name in values else {}
+class _Numbers(Numbers):
+    def __init__(self, reference: Values, candidate: Values) -> None:
+        self._sides = reference, candidate
+
+    def __call__(self, variable: Variable, unit: Unit, text: str, /) -> float | None:
+        distance = float(self.of_all([variable], [unit], text)[0, 0])
+        return None if math.isnan(distance) else distance
+
+    def of_all(self, variables: Sequence[Variable], units: Sequence[Unit], text: str, /) -> Array:
+        return 1.0 - np.fmax(*_agreements(*self._sides, variables, units, text))
+
+
+def _agreements(
+    reference: Values, candidate: Values, variables: Sequence[Variable], units: Sequence[Unit], text: str
+) -> tuple[Array, Array]:
+    """How much initial values and first gradients agree: each float ``[variables, units]``, NaN where unknown."""
+    return (
+        agreements(variables, units, text, reference.initial, candidate.initial, linear=False),
+        agreements(variables, units, text, reference.gradient, candidate.gradient, linear=True),
+    )
 
 
 def proposed_toml(proposals: Sequence[Proposal]) -> str:
@@ -128,58 +130,74 @@ def proposed_toml(proposals: Sequence[Proposal]) -> str:
     return "\n".join(["[mapping]", *lines]) + "\n"
 
 
-def _possible(reference: Values, candidate: Values) -> Iterator[Proposal]:
-    names = dict(
-        zip((v.name for v in reference.variables), meanings([v.name for v in reference.variables]), strict=True)
-    )
-    others = dict(
-        zip((v.name for v in candidate.variables), meanings([v.name for v in candidate.variables]), strict=True)
-    )
-    layouts = _Layouts(candidate)
-    for one in reference.variables:
-        for parts, text in layouts.of(one):
-            scores = {"name": max(similarity(names[one.name], others[part]) for part in parts)}
-            for what, wanted, got in (
-                ("initial value", reference.initial, candidate.initial),
-                ("first gradient", reference.gradient, candidate.gradient),
-            ):
-                agreement = _agreement(text, one.name, parts, wanted, got, linear=what == "first gradient")
-                if agreement is not None:
-                    scores[what] = agreement
-            yield Proposal(one.name, parts, text, scores, 0.0)
+class _Block(NamedTuple):
+    """What speaks for every pair of some variables and some units, all of one form on either side, by one transform.
 
-
-class _Layouts:
-    """Finds what a variable may become, by size: in a large model most variables have another one.
-
-    Args:
-      candidate: the torch side.
+    Fields:
+      rows, columns: the places of the variables and of the units, int ``[rows]`` and ``[columns]``.
+      text: the transform.
+      rank: how many others come before it for these forms.
+      scores: in the order of `SCORE_WEIGHTS`, NaN where nothing is known; float ``[scores, rows, columns]``.
+      totals: the scores in one, float ``[rows, columns]``.
     """
 
-    def __init__(self, candidate: Values) -> None:
-        self._by_size: dict[int, list[Variable]] = defaultdict(list)
-        for variable in candidate.variables:
-            self._by_size[math.prod(variable.shape)].append(variable)
-        self._recurrent = [*_recurrent_pairs(candidate)]
-
-    def of(self, one: Variable) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Returns names of the candidate's with the transform that makes them of a variable of the reference's."""
-        for other in self._by_size[math.prod(one.shape)]:
-            for text in {**dict.fromkeys(fits(one, other)), **dict.fromkeys(_both_ways(one, other))}:
-                yield (other.name,), text
-        for text, first, second in self._recurrent:
-            if becomes(text, one, first, second):
-                yield (first.name, second.name), text
+    rows: Array
+    columns: Array
+    text: str
+    rank: int
+    scores: Array
+    totals: Array
 
 
-def _recurrent_pairs(candidate: Values) -> Iterator[tuple[str, Variable, Variable]]:
+def _blocks(reference: Values, candidate: Values, units: Sequence[Unit]) -> Iterator[_Block]:
+    """Yields all pairs that may be meant, each once for each of its transforms."""
+    meant, of_candidate = (
+        dict(zip(names, meanings(names), strict=True))
+        for names in ([variable.name for variable in side.variables] for side in (reference, candidate))
+    )
+    for rows, columns, texts in _forms(reference.variables, units):
+        variables, near = [reference.variables[row] for row in rows], [units[column] for column in columns]
+        parts = [[of_candidate[name] for name in names] for names in zip(*(unit.names for unit in near), strict=True)]
+        name = np.maximum.reduce([likeness([meant[variable.name] for variable in variables], part) for part in parts])
+        for rank, text in enumerate(texts):
+            scores = np.array([name, *_agreements(reference, candidate, variables, near, text)])
+            yield _Block(np.array(rows), np.array(columns), text, rank, scores, _totals(scores))
+
+
+def _forms(variables: Sequence[Variable], units: Sequence[Unit]) -> Iterator[tuple[list[int], list[int], list[str]]]:
+    """Yields places of variables and of units, each all of one form, with the transforms that make the ones the others."""
+    near: dict[int, dict[object, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for column, unit in enumerate(units):
+        near[unit.size][unit.form].append(column)
+    rows_of: dict[object, list[int]] = defaultdict(list)
+    for row, variable in enumerate(variables):
+        rows_of[variable.form].append(row)
+    for rows in rows_of.values():
+        variable = variables[rows[0]]
+        for columns in near.get(math.prod(variable.shape), {}).values():
+            texts = _texts(variable, units[columns[0]])
+            if texts:
+                yield rows, columns, texts
+
+
+def _texts(one: Variable, unit: Unit) -> list[str]:
+    if unit.texts:
+        return [text for text in unit.texts if becomes(text, one, *unit.parts)]
+    (other,) = unit.parts
+    return [*dict.fromkeys([*fits(one, other), *_both_ways(one, other)])]
+
+
+def _units(candidate: Values) -> list[Unit]:
+    """What a variable may become: each of the candidate's, and two of a recurrent layer."""
     by_name = {variable.name: variable for variable in candidate.variables}
+    units = [Unit(variable.name, (variable,)) for variable in candidate.variables]
     for text, first, second in (("lstm_gates", "weight_ih", "weight_hh"), ("bias", "bias_ih", "bias_hh")):
         for name in filter(lambda name: first in name, by_name):
             partner = by_name.get(name.replace(first, second))
             if partner is not None:
-                for layout in _of_biases(partner.name, candidate) if text == "bias" else [text]:
-                    yield layout, by_name[name], partner
+                texts = _of_biases(partner.name, candidate) if text == "bias" else [text]
+                units.append(Unit(f"{name} + {partner.name}", (by_name[name], partner), tuple(texts)))
+    return units
 
 
 def _both_ways(one: Variable, other: Variable) -> list[str]:
@@ -199,62 +217,72 @@ def _of_biases(second: str, candidate: Values) -> list[str]:
     return [f"lstm_bias({float(forget[0]):g})"] if not np.ptp(forget) and not rest.any() else ["sum"]
 
 
-def _agreement(
-    text: str, name: str, parts: tuple[str, ...], wanted: Map[str, Array], got: Map[str, Array], linear: bool
-) -> float | None:
-    # None where nothing is known: one side has no value, or all elements are the same, as zero biases are.
-    known = [part for part in parts if part in got]
-    if name not in wanted or not known:
-        return None
-    transform = parse_transform(text)
-    made = transform.forward(np.asarray(wanted[name], np.float64), linear)
-    if transform.is_sum and not linear and len(known) == len(parts):  # of a sum only the whole is known
-        whole = transform.backward(*(np.asarray(got[part], np.float64) for part in parts))
-        made, got, parts = (np.asarray(wanted[name], np.float64),), {name: whole}, (name,)
-    pairs = [(value, np.asarray(got[part], np.float64)) for part, value in zip(parts, made, strict=True) if part in got]
-    if any(value.shape != other.shape for value, other in pairs):
-        return 0.0
-    one = evenly_spaced(np.concatenate([value.ravel() for value, _ in pairs]), MOST_SCORED)
-    other = evenly_spaced(np.concatenate([value.ravel() for _, value in pairs]), MOST_SCORED)
-    if not one.size or (not np.ptp(one) and not np.ptp(other)):
-        return None
-    # As for gradients: 0 equal, 0.7 nothing in common, 1 opposite.
-    scale = float(np.linalg.norm(one) + np.linalg.norm(other))
-    distance = float(np.linalg.norm(one - other)) / scale
-    return max(0.0, 1.0 - distance * (1.0 if distance > TIED else 0.0))
+def _totals(scores: Array) -> Array:
+    """The scores in one, 0 to 1: float ``[...]`` of ``[scores, ...]``."""
+    total: Array = np.zeros(scores.shape[1:])
+    weight: Array = np.zeros(scores.shape[1:])
+    for score, each in zip(scores, SCORE_WEIGHTS.values(), strict=True):
+        total += each * np.nan_to_num(score)
+        weight += each * ~np.isnan(score)
+    total /= weight
+    return total
 
 
-def _total(scores: dict[str, float]) -> float:
-    weight = sum(SCORE_WEIGHTS[what] for what in scores)
-    return sum(SCORE_WEIGHTS[what] * score for what, score in scores.items()) / weight
+def _best_first(blocks: Sequence[_Block], units: Sequence[Unit]) -> Iterator[tuple[_Block, int, int]]:
+    """Yields block, row and column of the pair of the highest score, then of the best of what is left, and so on.
+
+    Greedy and not the cheapest assignment as for guesses: a reader of the table sees why each line is there. Of equal pairs
+    the first is taken, by the places of variable and unit, then by the rank of the transform.
+    """
+    if not blocks:
+        return
+    sizes = [block.totals.size for block in blocks]
+    totals = np.concatenate([block.totals.ravel() for block in blocks])
+    cells = np.concatenate([(block.rows[:, None] * len(units) + block.columns).ravel() for block in blocks])
+    order = np.lexsort((np.repeat([block.rank for block in blocks], sizes), cells, -totals))
+    rows, columns = np.divmod(cells, len(units))
+    first = np.cumsum([0, *sizes])
+    left, taken = np.bincount(rows) > 0, set[str]()
+    for some in np.array_split(order, 1 + order.size // PAIRS_AT_ONCE):
+        for pair in some[left[rows[some]]].tolist():
+            names = units[columns[pair]].names
+            if left[rows[pair]] and taken.isdisjoint(names):
+                left[rows[pair]] = False
+                taken.update(names)
+                number = int(np.searchsorted(first, pair, side="right")) - 1
+                yield blocks[number], *divmod(pair - int(first[number]), len(blocks[number].columns))
 
 
 class _Rivals:
-    """Finds proposals for the same variable of either side.
+    """Knows the two best scores of every variable of either side: the best of a pair's rivals is one of them.
 
     Args:
-      possible: all there are.
+      blocks: all pairs.
+      units: the candidate's.
     """
 
-    def __init__(self, possible: Sequence[Proposal]) -> None:
-        self._by_name: dict[tuple[str, str], list[Proposal]] = defaultdict(list)
-        for each in possible:
-            for place in self._places(each):
-                self._by_name[place].append(each)
+    def __init__(self, blocks: Sequence[_Block], units: Sequence[Unit]) -> None:
+        names = {name: place for place, name in enumerate(dict.fromkeys(name for unit in units for name in unit.names))}
+        rows = 1 + max((int(block.rows.max()) for block in blocks), default=-1)
+        self._parts = [[rows + names[name] for name in unit.names] for unit in units]
+        self._best = np.full((rows + len(names), 2), -np.inf)  # the second best, and the best
+        for block in blocks:
+            self._add(block.rows, block.totals)
+            for parts in zip(*(self._parts[column] for column in block.columns), strict=True):
+                self._add(np.array(parts), block.totals.T)
 
-    def of(self, proposal: Proposal) -> Iterator[Proposal]:
-        """Returns those other than a proposal, some of them twice."""
-        own = proposal[:3]
-        return (each for place in self._places(proposal) for each in self._by_name[place] if each[:3] != own)
+    def _add(self, variables: Array, totals: Array) -> None:
+        known = np.concatenate([self._best[variables], totals], axis=1)
+        self._best[variables] = np.partition(known, -2, axis=1)[:, -2:]
 
-    def _places(self, proposal: Proposal) -> list[tuple[str, str]]:
-        return [("reference", proposal.reference), *(("candidate", name) for name in proposal.candidate)]
+    def best(self, own: float, row: int, column: int) -> float:
+        """Returns the highest score of the pairs of a variable and a unit beside theirs, which is `own`; -inf if none."""
+        found = self._best[[row, *self._parts[column]]]
+        return float(np.where(found[:, 1] > own, found[:, 1], found[:, 0]).max())
 
 
-def _ahead(proposal: Proposal, rivals: Iterator[Proposal]) -> float:
-    own, best = proposal.total, max((each.total for each in rivals), default=None)
-    if best is None:
-        return own
+def _ahead(own: float, best: float) -> float:
+    """Returns the confidence in a pair, from its score and that of its best rival."""
     # A lead of a quarter over the best rival is a full one. Numbers that agree leave rivals nothing: unrelated arrays
-    # of one size are as far apart as they are long.
+    # of one size are as far apart as they are long. Without a rival the lead is infinite.
     return max(0.0, min(1.0, (own - best) / 0.25)) * own

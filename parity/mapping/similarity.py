@@ -3,10 +3,14 @@
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import numpy as np
 
 from parity.mapping.names import Meaning
 from parity.mapping.variables import Variable
+from parity.trace.arrays import Array
 
 # Parts of TensorFlow's op types, the first that fits decides.
 _OF_OPS = (
@@ -143,17 +147,31 @@ class Similarity:
         self._words = {("reference", name): each for name, each in zip(reference, one, strict=True)}
         self._words |= {("candidate", name): each for name, each in zip(candidate, other, strict=True)}
         self._weights = _weights(one, other)  # over both sides at once, so that a pair has one similarity whoever asks
-        self._whole = {name: sum(self._weights[word] for word in each) for name, each in self._words.items()}
+        self._whole = {name: sum(self._weights[word] for word in sorted(each)) for name, each in self._words.items()}
 
-    def __call__(self, reference: str, candidate: str) -> float:
-        """Returns how much of what the two names say they both say, 0 to 1."""
-        one, other = self._words["reference", reference], self._words["candidate", candidate]
-        both = sum(self._weights[word] for word in one & other)
+    def __call__(self, reference: Sequence[str], candidate: Sequence[str]) -> Array:
+        """Returns how much of what two names say they both say, 0 to 1: float ``[reference, candidate]``."""
+        sides = [("reference", name) for name in reference], [("candidate", name) for name in candidate]
+        one, other = (_places(self._words[each] for each in side) for side in sides)
+        both = np.zeros((len(reference), len(candidate)))
+        # Word by word, in one order for all pairs: names that say the same of each other are equally alike to the bit.
+        for word in sorted(one.keys() & other.keys()):
+            both[np.ix_(one[word], other[word])] += self._weights[word]
         # Over the longer of the two: a name that is all within another one says less than one that says the same.
-        whole = max(self._whole["reference", reference], self._whole["candidate", candidate])
-        return both / whole if whole else 0.0
+        whole = np.maximum.outer(*([self._whole[each] for each in side] for side in sides))
+        return np.divide(both, whole, out=np.zeros_like(both), where=whole > 0.0)
 
 
+def _places(words: Iterable[frozenset[str]]) -> dict[str, list[int]]:
+    """By word which of some names have it."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, each in enumerate(words):
+        for word in each:
+            places[word].append(place)
+    return places
+
+
+@lru_cache(maxsize=1 << 16)  # a draft is made by names alone, and once more by numbers
 def words(name: str) -> frozenset[str]:
     """Returns the words of a name in one spelling; "conv3" gives both "conv" and "conv3", "block/2" and "block2"."""
     spaced = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()

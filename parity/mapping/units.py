@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
@@ -65,6 +66,11 @@ class Unit(NamedTuple):
         """Whether its parts are added."""
         return any(parse_transform(text).is_sum for text in self.texts if text != "rows")
 
+    @property
+    def form(self) -> tuple[object, ...]:
+        """All that decides which variables may become it, and how: all but the names."""
+        return (*(part.form for part in self.parts), self.texts, self.rows)
+
     def block(self, whole: Array) -> Array:
         """Returns what it is of the candidate's array: a block of rows as a view, or all of it."""
         if self.rows is None:
@@ -103,14 +109,16 @@ def units_of(candidate: Sequence[Variable], reference: Sequence[Variable]) -> li
       candidate: the variables that are free.
       reference: the variables that are left: what they are cut into decides how the candidate's packed arrays are.
     """
+    counts, one = Counter(variable.form for variable in reference), {variable.form: variable for variable in reference}
+    forms = {one[form]: count for form, count in counts.items()}
     units: list[Unit] = []
     taken: set[str] = set()
     # Each kind takes variables that no other takes, by the class of the module; the rest are units by themselves.
     for unit in (
-        *_recurrent(candidate, reference),
-        *_gated(candidate, reference),
-        *_of_attention(candidate, reference),
-        *_side_by_side(candidate, reference),
+        *_recurrent(candidate, forms),
+        *_gated(candidate, forms),
+        *_of_attention(candidate, forms),
+        *_side_by_side(candidate, forms),
     ):
         units.append(unit)
         taken.update(unit.names)
@@ -119,7 +127,10 @@ def units_of(candidate: Sequence[Variable], reference: Sequence[Variable]) -> li
     return sorted(units, key=lambda unit: (place[unit.names[0]], unit.rows or (0, 0)))
 
 
-def _recurrent(candidate: Sequence[Variable], reference: Sequence[Variable]) -> Iterator[Unit]:
+Forms = Mapping[Variable, int]  # a variable of each form that the reference has, and of how many it is the form
+
+
+def _recurrent(candidate: Sequence[Variable], reference: Forms) -> Iterator[Unit]:
     by_name = {variable.name: variable for variable in candidate}
     for variable in candidate:
         if variable.use not in RECURRENT or "_ih" not in variable.name:
@@ -141,7 +152,7 @@ def _recurrent(candidate: Sequence[Variable], reference: Sequence[Variable]) -> 
             yield Unit(variable.name.replace("bias_ih", "bias"), (variable, partner), texts)
 
 
-def _gated(candidate: Sequence[Variable], reference: Sequence[Variable]) -> Iterator[Unit]:
+def _gated(candidate: Sequence[Variable], reference: Forms) -> Iterator[Unit]:
     """A GRU's kernels and biases, whole where the reference packs the gates too, in some order, else gate by gate."""
     for variable in candidate:
         if variable.use not in GRU:
@@ -155,7 +166,7 @@ def _gated(candidate: Sequence[Variable], reference: Sequence[Variable]) -> Iter
             yield Unit(f"{where}.{gate}.{name}", (variable,), ("rows",), (index, 3))
 
 
-def _of_attention(candidate: Sequence[Variable], reference: Sequence[Variable]) -> Iterator[Unit]:
+def _of_attention(candidate: Sequence[Variable], reference: Forms) -> Iterator[Unit]:
     for variable in candidate:
         where, _, name = variable.name.rpartition(".")
         if variable.use != "MultiheadAttention":
@@ -172,7 +183,7 @@ def _of_attention(candidate: Sequence[Variable], reference: Sequence[Variable]) 
             yield Unit(f"{where}.{what}.{role}", (variable,), ("rows",), (index, 3))
 
 
-def _side_by_side(candidate: Sequence[Variable], reference: Sequence[Variable]) -> Iterator[Unit]:
+def _side_by_side(candidate: Sequence[Variable], reference: Forms) -> Iterator[Unit]:
     """Three kernels of one parent's that the reference may hold in one: those of query, key and value; or key and value."""
     parents: dict[tuple[str, str, tuple[int, ...]], list[Variable]] = {}
     for variable in candidate:
@@ -180,16 +191,16 @@ def _side_by_side(candidate: Sequence[Variable], reference: Sequence[Variable]) 
         parent, _, module = where.rpartition(".")
         if variable.use == "Linear" and re.search(r"(^|_)(q|k|v|query|key|value)(_|\d|$)", _words(module)):
             parents.setdefault((parent, role, variable.shape), []).append(variable)
+    same = Counter(variable.shape for variable in candidate if variable.use == "Linear")
     # Kernels before biases: whether a parent's biases are cut from one follows from its kernels.
     cut = set()
     for (parent, role, shape), found in sorted(parents.items(), key=lambda item: item[0][1] != "weight"):
         text = f"split({len(found)})"
         if len(found) not in (2, 3) or not _any(text, reference, *found):
             continue
-        same = [variable for variable in candidate if variable.shape == shape and variable.use == "Linear"]
-        single = [variable for variable in reference if becomes("transpose", variable, found[0])]
+        single = sum(count for variable, count in reference.items() if becomes("transpose", variable, found[0]))
         # Not where the reference has enough kernels that each become one: then nothing is packed, and 3 d is chance.
-        if len(single) < len(same) if role == "weight" else parent in cut:
+        if single < same[shape] if role == "weight" else parent in cut:
             cut.add(parent)
             yield Unit(f"{parent}.qkv.{role}", tuple(sorted(found, key=_of_query_key_value)), (text,))
 
@@ -202,7 +213,7 @@ def _words(module: str) -> str:
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", module).lower().replace("w_", "").replace("to_", "")
 
 
-def _any(text: str, reference: Sequence[Variable], *parts: Variable) -> bool:
+def _any(text: str, reference: Forms, *parts: Variable) -> bool:
     return any(v.kind == parts[0].kind and without_leading_ones(text, v, *parts) for v in reference)
 
 

@@ -34,6 +34,11 @@ class Variable(NamedTuple):
     kind: str = "weight"
     use: str | None = None
 
+    @property
+    def form(self) -> tuple[object, ...]:
+        """All that decides what fits it: what is found out of one variable holds of every other one of its form."""
+        return self.shape, self.kind, self.use
+
     def __str__(self) -> str:
         """Returns the name with what decides about it: "conv/kernel [5, 5, 1, 16] (weight, Conv2D)"."""
         return f"{self.name} {list(self.shape)} ({', '.join(filter(None, (self.kind, self.use)))})"
@@ -43,6 +48,12 @@ def variables_of(described: Mapping[str, Mapping[str, Any]]) -> list[Variable]:
     """Makes the variables of a trace, in its order, from its description: name to `shape`, `dtype`, `kind`, `use`."""
     return [
         # "" of a raw parameter means as little as no use at all, and compares like it.
-        Variable(name, tuple(entry["shape"]), str(entry["dtype"]), str(entry["kind"]), entry.get("use") or None)
+        Variable(
+            name,
+            tuple(entry["shape"]),
+            str(entry["dtype"]),
+            str(entry["kind"]),
+            entry.get("use") or None,
+        )
         for name, entry in described.items()
     ]

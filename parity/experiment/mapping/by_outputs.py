@@ -12,7 +12,7 @@ from parity.locate.matching import TOLERANCE, Pass, partners, reach
 from parity.locate.op_kinds import same
 from parity.mapping import Draft, Variable
 from parity.mapping.by_gradients import Gradients
-from parity.mapping.guesses import EQUAL, NEAR, Guess
+from parity.mapping.guesses import EQUAL, NEAR, Guess, Numbers
 from parity.mapping.units import Unit
 from parity.trace import ForwardOp
 
@@ -24,7 +24,7 @@ PLAIN = ""  # the layout of what is no flattened map
 FURTHER = 4  # ops behind the one that reads a variable that may belong to its layer: the rest of a norm, an activation
 
 
-class Outputs:
+class Outputs(Numbers):
     """Measures pairs by gradients, and where these are not equal by whether the layers give the same.
 
     Of what several pairs give alike, the pair counts whose ops give it nearest to where they read the weights: behind them
@@ -70,7 +70,7 @@ class Outputs:
         return self._known[name, names]
 
 
-class Proven:
+class Proven(Numbers):
     """Says of pairs that their outputs prove that they belong together.
 
     Those from tied weights prove the partner: nothing else of either side gives that output as near to its weights, though

@@ -10,20 +10,22 @@ from parity.trace.arrays import Array
 QUANTITY_OF_KIND = {"weight": "var", "statistic": "stat"}
 
 
-def mapping_of_traces(reference: Trace, candidate: Trace, entries: Map[str, MappingEntry]) -> Mapping:
+def mapping_of_traces(
+    reference: Trace, candidate: Trace, entries: Map[str, MappingEntry], known: tuple[Values, Values] | None = None
+) -> Mapping:
     """Returns the mapping of the variables of two traces; numbers decide, and verify, what names and shapes leave open.
 
     Args:
       reference: one side's.
       candidate: the other's.
       entries: what is written by hand.
+      known: the `values_of` both, where they have been read.
 
     Raises:
       MappingError: a variable is left over, or a guess is not verified by the values of the traces.
     """
-    known = values_of(reference), values_of(candidate)
     described = variables_of(reference.variables), variables_of(candidate.variables)
-    return build_mapping(*described, entries, numbers_of(*known))
+    return build_mapping(*described, entries, numbers_of(*(known or (values_of(reference), values_of(candidate)))))
 
 
 def values_of(trace: Trace) -> Values:
@@ -33,7 +35,7 @@ def values_of(trace: Trace) -> Values:
     started = {v.name: init.read(text) for v in variables if (text := f"{QUANTITY_OF_KIND[v.kind]}/{v.name}") in init}
     if not trace.step_numbers:
         return Values(variables, started, {})
-    first = DenseFile(trace.step(trace.step_numbers[0]), trace.variables)
+    first = DenseFile(trace.step(trace.step_numbers[0]), trace)
     return Values(variables, started, _gradients(first))
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from parity.experiment.mapping.by_neighbours import Neighbours, by_neighbours
-from parity.mapping import Variable, draft_mapping
+from parity.mapping import Numbers, Variable, draft_mapping
 from parity.trace import ForwardOp
 
 
@@ -11,8 +11,14 @@ def op(kind, inputs, *weights):
     return ForwardOp(kind, kind, inputs, list(weights), [4, 3], {})
 
 
-def silent(variable, unit, text):
-    return None
+class Known(Numbers):
+    """Numbers that agree with some pairs, given by both names, and say nothing of the others, or contradict them."""
+
+    def __init__(self, *pairs, others=None):
+        self._pairs, self._others = pairs, others
+
+    def __call__(self, variable, unit, text):
+        return 0.0 if (variable.name, *unit.names) in self._pairs else self._others
 
 
 def stacks():
@@ -34,7 +40,7 @@ def meant(draft):
 def test_two_kernels_of_one_shape_are_told_apart_by_what_is_before_and_behind_them():
     draft, ours, theirs = stacks()
     assert meant(draft)["merge/w"] == "u.weight"  # by order
-    found = meant(by_neighbours(draft, silent, (ours, theirs)))
+    found = meant(by_neighbours(draft, Known(), (ours, theirs)))
     assert (found["merge/w"], found["b/w"]) == ("v.weight", "u.weight")
 
 
@@ -44,16 +50,13 @@ def test_two_branches_of_one_input_are_told_apart_by_their_activations(first, se
     theirs = [op("linear", [], "one.weight"), op("linear", [], "two.weight"), op("relu", [0]), op("sigmoid", [1])]
     reference = [Variable("lin/w", (4, 4), use="MatMul"), Variable("next/w", (4, 4), use="MatMul")]
     candidate = [Variable("one.weight", (4, 4), use="Linear"), Variable("two.weight", (4, 4), use="Linear")]
-    found = meant(by_neighbours(draft_mapping(reference, candidate, {}), silent, (ours, theirs)))
+    found = meant(by_neighbours(draft_mapping(reference, candidate, {}), Known(), (ours, theirs)))
     assert found["lin/w"] == ("one.weight" if first == "Relu" else "two.weight")
 
 
 def test_numbers_that_agree_outweigh_the_neighbours():
     draft, ours, theirs = stacks()
-
-    def numbers(variable, unit, text):
-        return 0.0 if (variable.name, unit.names) in (("merge/w", ("u.weight",)), ("b/w", ("v.weight",))) else 1.0
-
+    numbers = Known(("merge/w", "u.weight"), ("b/w", "v.weight"), others=1.0)
     assert meant(by_neighbours(draft, numbers, (ours, theirs)))["merge/w"] == "u.weight"
 
 

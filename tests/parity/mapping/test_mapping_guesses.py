@@ -226,7 +226,7 @@ def test_what_nothing_but_order_decides_is_asked_about_in_few_lines_with_a_table
 
 
 def test_costs_that_forbid_everything_leave_rows_without_a_column_and_the_rest_is_cheapest():
-    from parity.mapping.guesses import FORBIDDEN, assign
+    from parity.mapping.pairwise.assignment import FORBIDDEN, assign
 
     random = np.random.default_rng(0)
     for _ in range(200):
