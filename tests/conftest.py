@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from support.forks import forking, forking_sides
 
 from parity.experiment import Sides, open_sides
 
@@ -20,6 +21,28 @@ os.environ.setdefault("PARITY_DEBUG", "1")  # a search for causes that fails is 
 def tf_python(request: pytest.FixtureRequest) -> str:
     """Both TensorFlows, one after the other: this interpreter's, and genuine 1.15."""
     return sys.executable if request.param == "tf2" else str(request.getfixturevalue("tf1_python"))
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> Iterator[str]:
+    """This interpreter, whose programs run in forks that have torch, where the environment has OMP_NUM_THREADS=1."""
+    # The first optimizer imports torch._dynamo, which takes as long as torch.
+    more = ("torch._dynamo", "torch.distributed.run")
+    with forking(sys.executable, "torch", *more, OMP_NUM_THREADS="1") as python:
+        yield python
+
+
+@pytest.fixture(scope="session")
+def forked_sides() -> Iterator[str]:
+    """This interpreter, whose sides of a run are forks that have their framework."""
+    with forking_sides() as python:
+        yield python
+
+
+@pytest.fixture
+def sides_in_forks(monkeypatch: pytest.MonkeyPatch, forked_sides: str) -> None:
+    """What this process starts as its own interpreter is forked."""
+    monkeypatch.setattr(sys, "executable", forked_sides)
 
 
 @pytest.fixture(params=["function", pytest.param("function,float32", marks=pytest.mark.slow)])

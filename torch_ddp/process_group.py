@@ -5,6 +5,7 @@ import datetime
 import gc
 import importlib
 import os
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -158,6 +159,19 @@ def import_what_ddp_imports() -> None:
     importlib.import_module("torch._dynamo")
 
 
+LOOPBACKS = ("lo", "lo0")  # of Linux, of macOS and BSD
+
+
+def keep_to_this_machine() -> None:
+    """Has the gloo ranks that this process starts connect over the loopback, unless the environment names an interface.
+
+    gloo listens at the address that the host's own name has, which other machines may reach.
+    """
+    for _, name in socket.if_nameindex():
+        if name in LOOPBACKS:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+
+
 def spawn(
     function: Callable[..., None],
     world_size: int,
@@ -195,6 +209,8 @@ def spawn(
 
     with tempfile.TemporaryDirectory() as folder:
         meeting = rendezvous or (Path(folder) / "meeting").as_uri()
+        if rendezvous is None:
+            keep_to_this_machine()
         # Whole numbers, as `_check_nodes` made sure.
         first, count = node * world_size // nodes, world_size // nodes
         join_ranks(

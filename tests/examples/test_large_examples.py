@@ -59,6 +59,7 @@ def planted(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("name", SHOWN)
 def test_an_example_is_the_same_over_four_towers(sides, name):
     result = run_case(load_case(EXAMPLES / name, towers=4, steps=9, batch_size=12), sides)

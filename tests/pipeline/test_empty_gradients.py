@@ -38,7 +38,7 @@ def large(tmp_path):
         shutil.copytree(EXAMPLES / "digits_convnet", tmp_path / "case")
         port = tmp_path / "case" / "model_torch.py"
         port.write_text(port.read_text() + more)
-        case = load_case(tmp_path / "case", towers=1, steps=1, batch_size=512, init="model")
+        case = load_case(tmp_path / "case", towers=1, steps=1, batch_size=256, init="model")
         return case.model_copy(update={"torch": case.torch.model_copy(update=torch)})
 
     return make

@@ -181,6 +181,7 @@ def test_a_schedule_is_multiplied_whole():
     assert (times(ramp, 0.5).learning_rate, times(ramp, 0.5).end_learning_rate) == (0.1, 0.05)
 
 
+@pytest.mark.usefixtures("sides_in_forks")
 @pytest.mark.slow
 def test_the_command_line_says_what_was_declared_and_writes_it(square, tmp_path, capsys):
     import json

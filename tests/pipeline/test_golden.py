@@ -92,6 +92,7 @@ def test_a_golden_trace_with_a_flipped_bit_is_told_before_anything_is_run(copied
         os.utime(file, ns=(0, 0))  # within one tick of the clock it would be taken for the damaged one
 
 
+@pytest.mark.usefixtures("sides_in_forks")
 def test_a_folder_that_is_no_golden_trace_or_of_another_version_is_refused(copied):
     case = load_case(copied)
     description = copied / "golden" / "golden.json"
@@ -116,6 +117,7 @@ def test_a_folder_of_other_things_is_never_overwritten(copied):
     assert (copied / "photos" / "me.jpg").exists()
 
 
+@pytest.mark.usefixtures("sides_in_forks")
 @pytest.mark.slow
 def test_blessing_keeps_nothing_of_a_port_that_is_not_the_same(tmp_path, capsys):
     shutil.copytree(SQUARE, tmp_path / "square")
@@ -126,6 +128,7 @@ def test_blessing_keeps_nothing_of_a_port_that_is_not_the_same(tmp_path, capsys)
     assert not (tmp_path / "square" / "golden").exists()
 
 
+@pytest.mark.usefixtures("sides_in_forks")
 @pytest.mark.slow
 def test_blessing_says_where_the_golden_trace_is_and_how_to_use_it(tmp_path, capsys):
     shutil.copytree(SQUARE, tmp_path / "square")

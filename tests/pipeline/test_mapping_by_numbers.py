@@ -144,6 +144,7 @@ def loss(model, x, y):
 """
 
 
+@pytest.mark.usefixtures("sides_in_forks")
 @pytest.mark.slow
 def test_what_is_in_front_of_a_bug_is_joined_by_what_it_gives_and_the_bug_is_found_where_it_is(tmp_path):
     path = write_sequence(tmp_path, NORMS_OF_PORT)
@@ -155,6 +156,7 @@ def test_what_is_in_front_of_a_bug_is_joined_by_what_it_gives_and_the_bug_is_fou
     assert result.first_difference.name.startswith("q/")
 
 
+@pytest.mark.usefixtures("sides_in_forks")
 @pytest.mark.slow
 def test_a_golden_trace_is_mapped_by_trial(tmp_path):
     path = write_sequence(tmp_path)
@@ -165,6 +167,7 @@ def test_a_golden_trace_is_mapped_by_trial(tmp_path):
     assert not any("no numbers agree with it" in note for note in result.notes)
 
 
+@pytest.mark.usefixtures("sides_in_forks")
 @pytest.mark.slow
 def test_the_command_maps_a_case(tmp_path, capsys):
     assert main(["map", str(write_sequence(tmp_path))]) == 0
@@ -172,6 +175,7 @@ def test_the_command_maps_a_case(tmp_path, capsys):
     assert '"attention/query/bias" = { to = "attention.in_proj_bias", transform = "reshape(8) | rows(0, 3)" }' in out
 
 
+@pytest.mark.usefixtures("sides_in_forks")
 @pytest.mark.slow
 def test_a_variable_without_a_counterpart_is_declared_and_said(tmp_path, capsys):
     path = write_sequence(tmp_path)

@@ -68,6 +68,7 @@ def test_the_table_says_what_was_not_found(capsys):
     assert "0 of 1 planted bugs found, 0 called by their name; 0 false alarms in 3 clean repeats" in shown
 
 
+@pytest.mark.usefixtures("sides_in_forks")
 @pytest.mark.slow
 def test_nothing_is_planted_in_a_case_that_differs(tmp_path, capsys):
     import shutil

@@ -52,6 +52,7 @@ def test_both_scripts_print_what_their_side_had(tf2_sides, tmp_path, bug, exampl
     assert numbers_of(torch)["now"] == pytest.approx(worst.candidate, rel=1e-12)
 
 
+@pytest.mark.usefixtures("sides_in_forks")
 @pytest.mark.slow
 def test_the_command_names_the_scripts_it_leaves(tmp_path, capsys):
     shutil.copytree(ROOT / "tests" / "cases" / "square", tmp_path / "square")

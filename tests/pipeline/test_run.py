@@ -24,7 +24,7 @@ def changed(case: Case, **changes) -> Case:
     return case.model_copy(update=changes)
 
 
-def example(name: str, towers: int = 2, steps: int = 8, **changes) -> Case:
+def example(name: str, towers: int, steps: int, **changes) -> Case:
     return changed(load_case(EXAMPLES / name, towers=towers, steps=steps, batch_size=12), **changes)
 
 
@@ -40,21 +40,22 @@ def explain(result) -> str:
 @pytest.mark.parametrize("towers", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", ["digits_mlp", "digits_convnet"])
 def test_a_right_port_is_the_same_down_to_rounding(sides, name, towers, combine, optimizer, record_property):
-    result = run_case(example(name, towers, combine=combine, optimizer=OPTIMIZERS[optimizer]), sides)
+    steps = 4
+    result = run_case(example(name, towers, steps, combine=combine, optimizer=OPTIMIZERS[optimizer]), sides)
     assert result.verdict == "same", explain(result)
     compared = [check for check in result.levels["function"].checks if check.verdict == "same"]
     gradients = [check for check in compared if check.key.startswith("grad/") and check.run == "lockstep"]
-    assert len(gradients) == 8 * {"digits_mlp": 4, "digits_convnet": 10}[name]
+    assert len(gradients) == steps * {"digits_mlp": 4, "digits_convnet": 10}[name]
     # A bias in front of a batch norm has an update of nothing; what is left there is the last bit of the stored weight.
     beyond_the_last_bit = [check for check in compared if check.difference > 2.0**-53 * check.size]
     largest = max(check.of_scale for check in beyond_the_last_bit)
     record_property("largest_of_scale", largest)
     assert largest <= 1e-11
-    assert {check.step for check in compared} == set(range(8))
+    assert {check.step for check in compared} == set(range(steps))
 
 
 def test_towers_that_sum_against_ranks_that_average_are_found_and_named(tf2_sides):
-    case = example("digits_mlp", towers=4, steps=3, combine="sum")
+    case = example("digits_mlp", 4, 3, combine="sum")
     case = changed(case, torch=case.torch.model_copy(update={"combine": "mean"}))
     result = run_case(case, tf2_sides)
     assert result.exit_code == 1
@@ -65,7 +66,7 @@ def test_towers_that_sum_against_ranks_that_average_are_found_and_named(tf2_side
     assert "the reference sums over 4 towers where the candidate averages" in result.causes[0].evidence
 
 
-# Each net, optimizer and number of towers has three seeds; twenty of one are tried on arrays, in test_verdicts_of_a_run.py.
+# Twenty seeds of one case are tried on arrays, in test_verdicts_of_a_run.py; two hundred right ports by the bench of bugs.
 OF_SEEDS = [
     ("digits_mlp", 2, "mean", "momentum"),
     ("digits_mlp", 3, "sum", "sgd"),
@@ -77,9 +78,9 @@ OF_SEEDS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
-def test_no_seed_of_twenty_raises_an_alarm(tf2_sides, seed):
-    name, towers, combine, optimizer = OF_SEEDS[seed % len(OF_SEEDS)]
-    case = example(name, towers, steps=4, combine=combine, optimizer=OPTIMIZERS[optimizer], seed=seed)
+@pytest.mark.parametrize("seed", range(len(OF_SEEDS)))
+def test_no_seed_raises_an_alarm(tf2_sides, seed):
+    name, towers, combine, optimizer = OF_SEEDS[seed]
+    case = example(name, towers, 4, combine=combine, optimizer=OPTIMIZERS[optimizer], seed=seed)
     result = run_case(case, tf2_sides)
     assert result.verdict == "same", explain(result)

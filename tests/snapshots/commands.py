@@ -1,4 +1,4 @@
-"""Runs a row of the table: each command in a process of its own, as a user runs it."""
+"""Runs a row of the table: each command in a process of its own, as a user runs it; its sides are forks."""
 
 import json
 import os
@@ -13,6 +13,7 @@ from snapshots.table import Edit, Row
 ROOT = Path(__file__).parents[2]
 JUDGING = {"run", "replay", "compare"}
 TIMEOUT = 300
+COMMAND = "import sys; sys.executable = {python!r}; from parity.cli import main; sys.exit(main())"
 
 
 class Done(NamedTuple):
@@ -24,8 +25,8 @@ class Done(NamedTuple):
     result: Any
 
 
-def run_row(row: Row, folder: Path) -> list[Done]:
-    """Copies the row's folder into `folder` and does its steps there, one after the other."""
+def run_row(row: Row, folder: Path, python: str) -> list[Done]:
+    """Copies the row's folder into `folder` and does its steps there, one after the other; sides are started by `python`."""
     copy = folder / "copy"
     shutil.copytree(ROOT / row.folder, copy, ignore=shutil.ignore_patterns("lessons", "__pycache__"))
     done = []
@@ -33,7 +34,7 @@ def run_row(row: Row, folder: Path) -> list[Done]:
         if isinstance(step, Edit):
             _edit(copy, step)
         else:
-            done.append(_run(step, copy / row.within, folder / f"{len(done)}.json"))
+            done.append(_run(step, copy / row.within, folder / f"{len(done)}.json", python))
     return done
 
 
@@ -44,14 +45,14 @@ def _edit(copy: Path, edit: Edit) -> None:
     file.write_text(text.replace(edit.old, edit.new) if edit.old else text + edit.new)
 
 
-def _run(command: str, folder: Path, result: Path) -> Done:
+def _run(command: str, folder: Path, result: Path, python: str) -> Done:
     words = command.split()
     words[1:1] = ["--json", str(result)] if words[0] in JUDGING else []
     hidden = ("PARITY_", "TF_", "CUBLAS_", "NO_COLOR", "FORCE_COLOR", "STEPS")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
     environment = {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "1000", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "parity.cli", *words],
+        [sys.executable, "-c", COMMAND.format(python=python), *words],
         cwd=folder,
         env=environment,
         capture_output=True,

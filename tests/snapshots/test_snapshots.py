@@ -33,8 +33,8 @@ def written(done: list[Done], folder: Path) -> str:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if row.fast else pytest.mark.slow) for name, row in TABLE.items()]
 )
-def test_commands_print_and_write_what_they_did(name, tmp_path):
-    done = run_row(TABLE[name], tmp_path)
+def test_commands_print_and_write_what_they_did(name, forked_sides, tmp_path):
+    done = run_row(TABLE[name], tmp_path, forked_sides)
     text, result = EXPECTED / f"{name}.txt", EXPECTED / f"{name}.json"
     if os.environ.get("PARITY_GOLDEN") == "1":
         EXPECTED.mkdir(exist_ok=True)

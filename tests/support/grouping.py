@@ -24,6 +24,7 @@ GROUPS = {
     "ranks": "ranks for {folder}",
     "world": "ranks for {folder}",
     "uninterrupted": "trainings",
+    "forked_sides": "forked sides",
     "sides_on": "processors",
     "tf_python": "recordings on {tf}",
 }

@@ -24,5 +24,9 @@ def end_tree(process: subprocess.Popen) -> None:
 
 
 def _pairs() -> list[tuple[int, int]]:
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, timeout=60, check=True)
-    return [(int(pid), int(parent)) for pid, parent in map(str.split, listed.stdout.splitlines())]
+    # What stands for a fork (see `support.forks`) is named after it, and has its children.
+    command = ["ps", "-A", "-o", "pid=,ppid=,comm="]
+    listed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
+    stands_for = {int(name[5:]): int(pid) for pid, _, name in rows if name.startswith("fork-") and name[5:].isdigit()}
+    return [(int(pid), stands_for.get(int(parent), int(parent))) for pid, parent, _ in rows]

@@ -25,7 +25,7 @@ from parity.worker.protocol import (
     claim_standard_streams,
     serve,
 )
-from torch_ddp.process_group import Rank, import_what_ddp_imports, process_group
+from torch_ddp.process_group import Rank, import_what_ddp_imports, keep_to_this_machine, process_group
 from torch_ddp.worker.rank import RankServer
 
 # Seconds that a rank waits for the others in one collective, in place of gloo's own 30 minutes.
@@ -150,6 +150,7 @@ class Ranks:
             # A parent that is killed cannot end its ranks, which would wait in a collective for good.
             die_with_parent()
             channel = Channel(reader, writer)
+            keep_to_this_machine()
             meeting = (Path(self._folder) / "meeting").as_uri()
             who = Rank(rank, rank, self.world_size)
             # A rank that ends without destroying its group may abort at exit, in threads of gloo's.

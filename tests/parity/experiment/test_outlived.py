@@ -19,6 +19,7 @@ NORM = (
 )
 
 
+@pytest.mark.usefixtures("sides_in_forks")
 @pytest.mark.slow
 def test_a_run_and_the_next_one_go_on_after_an_experiment_that_the_port_does_not_take(tmp_path, monkeypatch):
     monkeypatch.delenv("PARITY_TF_PYTHON", raising=False)

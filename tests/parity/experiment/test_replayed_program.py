@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import sys
 
 import pytest
 
@@ -120,12 +119,20 @@ for x, y in DataLoader(data, batch_size=8):
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """What programs that run in forks are started with."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
+
+
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
+def recorded(tmp_path_factory, torch_python):
     """Records the program on two ranks, with its float64 shadow; returns its command and the trace."""
     folder = tmp_path_factory.mktemp("program")
     (folder / "train.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(folder / "train.py")]
+    command = [torch_python, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(folder / "train.py")]
     trace = folder / "trace"
     with contextlib.redirect_stderr(io.StringIO()):
         assert main(["record", "--steps", "3", "--out", str(trace), "--", *command]) == 0
@@ -148,9 +155,9 @@ def test_one_rank_on_the_whole_batch_is_the_same_as_two(recorded, tmp_path):
     assert (result.levels["function"].verdict, result.levels["float32"].verdict) == ("same", "same")
 
 
-def test_several_optimizers_are_judged_in_one_run_each_under_its_name(tmp_path):
+def test_several_optimizers_are_judged_in_one_run_each_under_its_name(torch_python, tmp_path):
     (tmp_path / "train.py").write_text(TWO_OPTIMIZERS)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(tmp_path / "train.py")]
+    command = [torch_python, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(tmp_path / "train.py")]
     trace = tmp_path / "trace"
     with contextlib.redirect_stderr(io.StringIO()):
         assert main(["record", "--steps", "4", "--shadow", "--out", str(trace), "--", *command]) == 0

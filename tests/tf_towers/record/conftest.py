@@ -120,12 +120,6 @@ def this_python() -> str:
     return sys.executable
 
 
-@pytest.fixture(scope="session")
-def torch_python() -> Iterator[str]:
-    with forking(sys.executable, "torch", OMP_NUM_THREADS="1") as python:
-        yield python
-
-
 @pytest.fixture
 def forked_torch(monkeypatch: pytest.MonkeyPatch, torch_python: str) -> None:
     """The torch side of a replay is a fork."""

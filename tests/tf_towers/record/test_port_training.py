@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -61,9 +60,15 @@ def variables_of(file):
     return {parse_key(text).name: file.read(text) for text in file.names("var", "stat")}
 
 
-def launched(folder, *words, **more):
+@pytest.fixture
+def launched(torch_python):
+    """Runs a program that has torch already."""
+    return lambda folder, *words, **more: run_here(torch_python, folder, *words, **more)
+
+
+def run_here(python, folder, *words, **more):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
-    command = [sys.executable, *words]
+    command = [python, *words]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False
     )
@@ -84,7 +89,9 @@ def as_a_user_completes_it(folder, trace):
 @pytest.mark.slow
 @pytest.mark.thinned(1)
 @pytest.mark.parametrize("name", ["split_sum", "recurrent", "fused_norm"])  # a conv net, an LSTM, moving statistics
-def test_a_program_that_is_launched_killed_and_resumed_ends_where_the_float64_shadow_ends(recorded, tmp_path, name):
+def test_a_program_that_is_launched_killed_and_resumed_ends_where_the_float64_shadow_ends(
+    recorded, launched, tmp_path, name
+):
     trace = recorded(name).out
     assert main(["port", str(trace), "--out", str(tmp_path), "--no-prove", "--quiet"]) == 0
     as_a_user_completes_it(tmp_path, trace)
@@ -107,7 +114,7 @@ def test_a_program_that_is_launched_killed_and_resumed_ends_where_the_float64_sh
 
 
 @pytest.mark.slow
-def test_the_test_beside_a_port_proves_it_and_fails_where_the_port_is_edited(recorded, tmp_path):
+def test_the_test_beside_a_port_proves_it_and_fails_where_the_port_is_edited(recorded, launched, tmp_path):
     trace = recorded("queue_fed").out
     assert main(["port", str(trace), "--out", str(tmp_path), "--no-prove", "--quiet"]) == 0
     plugin = ["-m", "pytest", "-q", "-c", os.devnull, "-p", "parity.pytest_plugin", "test_port.py"]

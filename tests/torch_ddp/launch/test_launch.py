@@ -13,7 +13,8 @@ from torch_ddp import TorchDdpError, add_launch_options, launch
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = Path(__file__).with_name("launched.py")
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+RUN = ["-m", "torch.distributed.run"]
+TORCHRUN = [sys.executable, *RUN]
 WITHIN = 120
 TWO_RANKS = {0: "0 0 2 1 gloo", 1: "1 1 2 1 gloo"}
 TWO_NODES = {0: "0 0 2 1 gloo", 1: "1 0 2 1 gloo"}
@@ -44,32 +45,32 @@ def finish(*processes: subprocess.Popen) -> list[tuple[int, str]]:
 
 
 @pytest.mark.slow
-def test_python_alone_starts_the_ranks_of_one_machine(tmp_path):
-    [(status, log)] = finish(started([sys.executable, SCRIPT, tmp_path, "--gpus", 2]))
+def test_python_alone_starts_the_ranks_of_one_machine(torch_python, tmp_path):
+    [(status, log)] = finish(started([torch_python, SCRIPT, tmp_path, "--gpus", 2]))
     assert status == 0, log
     assert notes(tmp_path) == TWO_RANKS
 
 
 @pytest.mark.slow
-def test_torchrun_starts_the_ranks_of_one_machine(tmp_path):
-    [(status, log)] = finish(started([*TORCHRUN, "--standalone", "--nproc-per-node", 2, SCRIPT, tmp_path]))
+def test_torchrun_starts_the_ranks_of_one_machine(torch_python, tmp_path):
+    [(status, log)] = finish(started([torch_python, *RUN, "--standalone", "--nproc-per-node", 2, SCRIPT, tmp_path]))
     assert status == 0, log
     assert notes(tmp_path) == TWO_RANKS
 
 
 @pytest.mark.slow
-def test_two_machines_meet_in_a_file(tmp_path):
+def test_two_machines_meet_in_a_file(torch_python, tmp_path):
     meeting = (tmp_path / "meeting").as_uri()
-    command = [sys.executable, SCRIPT, tmp_path, "-n", 2, "-g", 1, "--rendezvous", meeting, "-nr"]
+    command = [torch_python, SCRIPT, tmp_path, "-n", 2, "-g", 1, "--rendezvous", meeting, "-nr"]
     for status, log in finish(started([*command, 0]), started([*command, 1])):
         assert status == 0, log
     assert notes(tmp_path) == TWO_NODES
 
 
 @pytest.mark.slow
-def test_a_rank_that_fails_on_one_machine_ends_those_of_the_other(tmp_path):
+def test_a_rank_that_fails_on_one_machine_ends_those_of_the_other(torch_python, tmp_path):
     meeting = (tmp_path / "meeting").as_uri()
-    command = [sys.executable, SCRIPT, tmp_path, "--fail", 1, "-n", 2, "-g", 1, "--rendezvous", meeting, "-nr"]
+    command = [torch_python, SCRIPT, tmp_path, "--fail", 1, "-n", 2, "-g", 1, "--rendezvous", meeting, "-nr"]
     (first, left_behind), (second, cause) = finish(started([*command, 0]), started([*command, 1]))
     assert (first, second) == (1, 1)
     assert "Rank 1 failed first" in cause
@@ -79,8 +80,8 @@ def test_a_rank_that_fails_on_one_machine_ends_those_of_the_other(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_machines_meet_at_the_address_of_the_first(tmp_path):
-    command = [sys.executable, SCRIPT, tmp_path, "--nodes", 2, "--gpus", 1, "--nr"]
+def test_two_machines_meet_at_the_address_of_the_first(torch_python, tmp_path):
+    command = [torch_python, SCRIPT, tmp_path, "--nodes", 2, "--gpus", 1, "--nr"]
     where = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
     for status, log in finish(started([*command, 1], **where), started([*command, 0], **where)):
         assert status == 0, log
@@ -88,8 +89,8 @@ def test_two_machines_meet_at_the_address_of_the_first(tmp_path):
 
 
 @pytest.mark.slow
-def test_torchrun_starts_the_ranks_of_two_machines(tmp_path):
-    command = [*TORCHRUN, "--nnodes", 2, "--nproc-per-node", 1, "--rdzv-backend", "c10d", "--rdzv-id", "test"]
+def test_torchrun_starts_the_ranks_of_two_machines(torch_python, tmp_path):
+    command = [torch_python, *RUN, "--nnodes", 2, "--nproc-per-node", 1, "--rdzv-backend", "c10d", "--rdzv-id", "test"]
     command += ["--rdzv-endpoint", f"localhost:{free_port()}", "--local-addr", "localhost"]
     first, second = (started([*command, "--node-rank", node, SCRIPT, tmp_path]) for node in (0, 1))
     for status, log in finish(first, second):
@@ -115,8 +116,8 @@ def test_numbers_of_ranks_given_twice_are_refused(monkeypatch, words):
 
 
 @pytest.mark.slow
-def test_numbers_of_ranks_given_twice_are_refused_under_torchrun(tmp_path):
-    command = [*TORCHRUN, "--standalone", "--nproc-per-node", 1, SCRIPT, tmp_path, "--gpus", 2]
+def test_numbers_of_ranks_given_twice_are_refused_under_torchrun(torch_python, tmp_path):
+    command = [torch_python, *RUN, "--standalone", "--nproc-per-node", 1, SCRIPT, tmp_path, "--gpus", 2]
     [(status, log)] = finish(started(command))
     assert status == 1
     assert TWICE in log

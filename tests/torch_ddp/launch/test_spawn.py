@@ -1,11 +1,15 @@
+import ipaddress
+import os
+import socket
 from pathlib import Path
 
 import pytest
 import torch.distributed as dist
-from rank_functions import alive, fail_on, leave_a_note, notes
+from rank_functions import addresses_listened_at, alive, fail_on, leave_a_note, notes
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
 from torch_ddp import Rank, TorchDdpError, device_of, process_group, rank_from_environment, spawn
+from torch_ddp.process_group import keep_to_this_machine
 from torch_ddp.rank_failures import failures, recorded
 
 
@@ -16,6 +20,26 @@ def pids(folder: Path) -> list[int]:
 def test_spawn_joins_all_ranks_in_a_named_group(tmp_path):
     spawn(leave_a_note, 2, str(tmp_path), "hello")
     assert notes(tmp_path) == {0: "0 0 2 1 gloo hello", 1: "1 1 2 1 gloo hello"}
+    # Ranks of one machine are no service for others: neither their connections nor where they meet.
+    addresses = {address for path in tmp_path.glob("listens-*") for address in path.read_text().split()}
+    assert addresses and all(ipaddress.ip_address(each).is_loopback for each in addresses)
+
+
+@pytest.mark.parametrize(("named", "kept"), [(None, "lo"), ("eth7", "eth7")])
+def test_ranks_of_one_machine_use_its_loopback_unless_another_interface_is_named(monkeypatch, named, kept):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", named or "")
+    if named is None:
+        monkeypatch.delenv("GLOO_SOCKET_IFNAME")
+    monkeypatch.setattr(socket, "if_nameindex", lambda: [(1, "eth0"), (2, "lo")])
+    keep_to_this_machine()
+    assert os.environ["GLOO_SOCKET_IFNAME"] == kept
+
+
+def test_where_a_process_listens_is_found():
+    with socket.create_server(("127.0.0.1", 0)):
+        assert "127.0.0.1" in addresses_listened_at()
+    with socket.create_server(("0.0.0.0", 0)):
+        assert "0.0.0.0" in addresses_listened_at()
 
 
 def test_a_failing_ranks_own_traceback_is_what_the_caller_sees_and_the_others_are_ended(tmp_path):

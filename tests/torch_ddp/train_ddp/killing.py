@@ -1,4 +1,4 @@
-"""Kills a rank of the trainer at a random moment under ``torchrun --max-restarts``."""
+"""Kills ranks of the trainer at random moments under ``torchrun --max-restarts``."""
 
 import os
 import random
@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from process_tree import children
-from trainer import SCRIPT, STEPS, TORCHRUN, WITHIN, finish, start
+from trainer import RUN_ON, SCRIPT, STEPS, WITHIN, finish, start
 
 LATEST = STEPS - 10  # later the training may have ended before the kill
 PAUSE = 0.002
-MAX_RESTARTS = 3
+KILLS = 3  # in one training: to start again costs more than to train
+MAX_RESTARTS = KILLS + 2  # a start may itself fail on a busy machine; torchrun then starts again
 
 
 def newest_step(out: Path) -> int:
@@ -31,24 +32,36 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(PAUSE)
 
 
-def kill_a_rank_after(moment: random.Random, torchrun: subprocess.Popen, out: Path, ranks: int) -> int:
-    """Kills one rank some time after a random step was saved; returns that step."""
-    step, rank, pause = moment.randrange(0, LATEST, 2), moment.randrange(ranks), moment.uniform(0, 0.03)
-    wait_for(lambda: len(children(torchrun.pid)) == ranks)
-    started = children(torchrun.pid)
-    wait_for(lambda: newest_step(out) >= step)
-    time.sleep(pause)
-    os.kill(started[rank], signal.SIGKILL)
-    return step
+def kill_ranks(moments: random.Random, torchrun: subprocess.Popen, out: Path, ranks: int) -> None:
+    """Kills one rank each time: some time after one of some random steps was saved, which may be while it starts again."""
+    earlier: list[int] = []
+    for step in sorted(moments.choices(range(0, LATEST, 2), k=KILLS)):
+        victim, pause = moments.randrange(ranks), moments.uniform(0, 0.03)
+        started = new_children(torchrun.pid, earlier, ranks)
+        wait_for(lambda least=step: newest_step(out) >= least)
+        time.sleep(pause)
+        os.kill(started[victim], signal.SIGKILL)
+        earlier += started
 
 
-def interrupted(moment: random.Random, folder: Path, ranks: int, options: list[Any]) -> Path:
-    """Trains with one rank killed; returns the folder that the training leaves."""
-    torchrun = start(
-        [*TORCHRUN, ranks, "--max-restarts", MAX_RESTARTS, SCRIPT, "--out", "out", "--steps", STEPS, *options], folder
-    )
+def new_children(parent: int, earlier: list[int], count: int) -> list[int]:
+    """Waits until a process has so many children, none of them one of those before; returns them."""
+    found: list[int] = []
+
+    def complete() -> bool:
+        found[:] = children(parent)
+        return len(found) == count and not {*earlier} & {*found}
+
+    wait_for(complete)
+    return found
+
+
+def interrupted(python: str, moments: random.Random, folder: Path, ranks: int, options: list[Any]) -> Path:
+    """Trains with ranks killed; returns the folder that the training leaves."""
+    program = [SCRIPT, "--out", "out", "--steps", STEPS, *options]
+    torchrun = start([python, *RUN_ON, ranks, "--max-restarts", MAX_RESTARTS, *program], folder)
     try:
-        kill_a_rank_after(moment, torchrun, folder / "out", ranks)
+        kill_ranks(moments, torchrun, folder / "out", ranks)
     finally:
         finish(torchrun)
     return folder / "out"

@@ -1,36 +1,36 @@
 """Restarts with more than two ranks: the same bits where the sum is ordered, one step's rounding where it is DDP's own."""
 
 import random
-import sys
 
 import pytest
 import torch
-from killing import MAX_RESTARTS, interrupted
+from killing import KILLS, MAX_RESTARTS, interrupted
 from trainer import OPTIONS, SCRIPT, STEPS, final, finish, result, same_bits, start
 
 THREE = [*OPTIONS, "--batch-size", 12]
 ONE_STEP = 2.0**-20  # of the largest weight of a tensor: gradients that another order of the sum rounds otherwise
 
 
-def trained(folder, *options, steps=STEPS):
-    [_] = finish(
-        start([sys.executable, SCRIPT, "--gpus", 3, "--out", "out", "--steps", steps, *THREE, *options], folder)
-    )
-    return folder / "out"
+@pytest.fixture
+def trained(torch_python):
+    """Trains on three ranks in forks; returns the folder that the training leaves."""
 
+    def train(folder, *options, steps=STEPS):
+        [_] = finish(
+            start([torch_python, SCRIPT, "--gpus", 3, "--out", "out", "--steps", steps, *THREE, *options], folder)
+        )
+        return folder / "out"
 
-@pytest.fixture(scope="module")
-def ordered(tmp_path_factory):
-    """A training on three ranks that sums in their order and is never stopped."""
-    return trained(tmp_path_factory.mktemp("ordered"), "--reduction", "ordered")
+    return train
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-def test_a_killed_rank_of_three_leaves_no_trace_where_the_sum_is_ordered(ordered, tmp_path, seed):
-    out = interrupted(random.Random(seed), tmp_path, 3, [*THREE, "--reduction", "ordered"])
+def test_killed_ranks_of_three_leave_no_trace_where_the_sum_is_ordered(trained, torch_python, tmp_path):
+    (tmp_path / "ordered").mkdir()
+    ordered = trained(tmp_path / "ordered", "--reduction", "ordered")
+    out = interrupted(torch_python, random.Random(0), tmp_path, 3, [*THREE, "--reduction", "ordered"])
     found = result(out)
-    assert 1 <= found["restarts"] <= MAX_RESTARTS
+    assert KILLS <= found["restarts"] <= MAX_RESTARTS
     assert found["updates"] == STEPS
     one, other = final(out), final(ordered)
     assert same_bits(one["parts"], other["parts"])
@@ -46,7 +46,7 @@ def apart(one, other):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reduction", ["mean", "ordered"])
-def test_the_first_step_after_a_start_differs_by_its_rounding_at_most(tmp_path, reduction):
+def test_the_first_step_after_a_start_differs_by_its_rounding_at_most(trained, tmp_path, reduction):
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
     whole = final(trained(tmp_path / "whole", "--reduction", reduction, steps=11))

@@ -1,4 +1,4 @@
-"""Kills a rank at random moments under ``torchrun --max-restarts``; the weights must come out as if nothing had been."""
+"""Kills ranks at random moments under ``torchrun --max-restarts``; the weights must come out as if nothing had been."""
 
 import os
 import random
@@ -7,9 +7,9 @@ import socket
 from pathlib import Path
 
 import pytest
-from killing import MAX_RESTARTS, interrupted, newest_step, wait_for
+from killing import KILLS, MAX_RESTARTS, interrupted, newest_step, wait_for
 from process_tree import children
-from trainer import OPTIONS, SCRIPT, STEPS, TORCHRUN, final, finish, result, same_bits, start
+from trainer import OPTIONS, RUN_ON, SCRIPT, STEPS, final, finish, result, same_bits, start
 
 from torch_ddp import newest_whole, read_whole
 
@@ -22,9 +22,7 @@ def free_port() -> int:
 
 def check(out: Path, uninterrupted: Path) -> None:
     found = result(out)
-    assert (
-        1 <= found["restarts"] <= MAX_RESTARTS
-    )  # a start may itself fail on a busy machine; torchrun then starts again
+    assert KILLS <= found["restarts"] <= MAX_RESTARTS
     assert found["updates"] == STEPS
     one, other = final(out), final(uninterrupted)
     assert same_bits(one["parts"], other["parts"])
@@ -32,23 +30,21 @@ def check(out: Path, uninterrupted: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0])  # kills rank 1; the page on training kills rank 0
-def test_a_killed_rank_leaves_no_trace_in_the_weights(uninterrupted, tmp_path, seed):
-    check(interrupted(random.Random(seed), tmp_path, 2, OPTIONS), uninterrupted)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, *range(101, 120)])
-def test_a_rank_killed_at_any_of_twenty_moments_leaves_no_trace_in_the_weights(uninterrupted, tmp_path, seed):
-    check(interrupted(random.Random(seed), tmp_path, 2, OPTIONS), uninterrupted)
+@pytest.mark.parametrize("seed", range(4))  # the page on training has another
+def test_ranks_killed_at_any_of_twelve_moments_leave_no_trace_in_the_weights(
+    uninterrupted, torch_python, tmp_path, seed
+):
+    check(interrupted(torch_python, random.Random(seed), tmp_path, 2, OPTIONS), uninterrupted)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_rank_killed_on_one_of_two_machines_leaves_no_trace_in_the_weights(uninterrupted, tmp_path, victim):
+def test_a_rank_killed_on_one_of_two_machines_leaves_no_trace_in_the_weights(
+    uninterrupted, torch_python, tmp_path, victim
+):
     # Each machine's torchrun counts its own restarts, and the ranks may be numbered anew.
     meet = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}", "--local-addr", "localhost"]
-    nodes = [*TORCHRUN[:3], "--nnodes", 2, "--nproc-per-node", 1, "--max-restarts", 3, *meet]
+    nodes = [torch_python, *RUN_ON[:2], "--nnodes", 2, "--nproc-per-node", 1, "--max-restarts", 3, *meet]
     machines = [
         start([*nodes, SCRIPT, "--out", f"out-{number}", "--steps", STEPS, *OPTIONS], tmp_path) for number in range(2)
     ]

@@ -15,7 +15,8 @@ from torch_ddp import newest_whole, read_whole
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "examples" / "train_ddp" / "train.py"
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+RUN_ON = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+TORCHRUN = [sys.executable, *RUN_ON]
 WITHIN = 240
 STEPS = 36
 OPTIONS = ["--batch-size", 8, "--save-every", 2, "--warm-up", 5, "--accumulate", 2, "--quiet"]

@@ -65,5 +65,8 @@ def chain():
 
 
 if os.path.isfile(os.environ.get(VARIABLE, "")):
-    sys.meta_path.insert(0, AfterTorch())
+    if "torch" in sys.modules:  # a .pth file imports it, which Python reads before this
+        observe()
+    else:
+        sys.meta_path.insert(0, AfterTorch())
 chain()
