@@ -10,6 +10,8 @@ Gradient = Any  # a tensor, tf.IndexedSlices, or None where the loss does not de
 Session = Any  # tf.Session
 Optimizer = Any  # tf.train.Optimizer
 DType = Any  # tf.DType
+FunctionDef = Any  # of tensorflow.core.framework.function_pb2
+FunctionDefLibrary = Any  # of tensorflow.core.framework.function_pb2
 GraphDef = Any  # of tensorflow.core.framework.graph_pb2
 NodeDef = Any  # of tensorflow.core.framework.node_def_pb2
 

@@ -1,9 +1,9 @@
 """Walks graphs: what an op needs, what comes before what, functions of TensorFlow 2's control flow."""
 
-from typing import AbstractSet, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import AbstractSet, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from tf_towers.graph.op_types import RANDOM
-from tf_towers.tf_types import NodeDef, Operation
+from tf_towers.tf_types import FunctionDef, FunctionDefLibrary, NodeDef, Operation
 
 
 def ancestors(ops: Iterable[Operation], stop: AbstractSet[Operation] = frozenset()) -> Set[Operation]:
@@ -76,13 +76,16 @@ def ops_that_draw_in_functions(towers_ops: Sequence[AbstractSet[Operation]]) -> 
     Args:
       towers_ops: list over the towers of sets of ops.
     """
-    calling = {op: functions_of(op.node_def) for ops in towers_ops for op in ops}
     # Few graphs call functions, and as_graph_def copies all of one: only those are asked for it.
-    calling = {op: names for op, names in calling.items() if names}
+    calling = {op for ops in towers_ops for op in ops if functions_of(op.node_def)}
     if not calling:
         return []
-    library = {each.signature.name: each for each in next(iter(calling)).graph.as_graph_def().library.function}
-    return sorted(op.name for op, names in calling.items() if _draws(names, library))
+    library = next(iter(calling)).graph.as_graph_def().library
+    return sorted(op.name for op in calling if _draws(called_functions([op.node_def], library)))
+
+
+def _draws(functions: Iterable[FunctionDef]) -> bool:
+    return any(node.op in RANDOM for function in functions for node in function.node_def)
 
 
 def functions_of(node: NodeDef) -> List[str]:
@@ -94,15 +97,23 @@ def functions_of(node: NodeDef) -> List[str]:
     return names
 
 
-def _draws(names: Sequence[str], library: Mapping[str, Any]) -> bool:
-    seen, pending = set(), list(names)
+def called_functions(nodes: Iterable[NodeDef], library: FunctionDefLibrary) -> List[FunctionDef]:
+    """Returns the functions that nodes call, and those that these call: a library also keeps what nothing calls any more.
+
+    Args:
+      nodes: list of NodeDef.
+      library: where the functions are.
+    """
+    by_name = {each.signature.name: each for each in library.function}
+    gradients = {each.function_name: each.gradient_func for each in library.gradient}
+    found: Dict[str, FunctionDef] = {}
+    pending = list(nodes)
     while pending:
-        name = pending.pop()
-        if name in library and name not in seen:
-            seen.add(name)
-            for node in library[name].node_def:
-                if node.op in RANDOM:
-                    return True
-                # A loop's body calls the functions of the loops and branches inside it.
-                pending += functions_of(node)
-    return False
+        node = pending.pop()
+        # A node may have the name of a function as its op. SymbolicGradient calls what is registered as a gradient.
+        names = functions_of(node) + [node.op]
+        for name in names + [gradients[each] for each in names if each in gradients]:
+            if name in by_name and name not in found:
+                found[name] = by_name[name]
+                pending += by_name[name].node_def
+    return list(found.values())

@@ -20,6 +20,7 @@ from tf_towers.graph.forward import forward_of, with_values
 from tf_towers.graph.op_types import VARIABLES
 from tf_towers.shadow.nhwc import to_channels_last
 from tf_towers.shadow.racing_reads import nearest_order
+from tf_towers.shadow.side_effects import refuse_side_effects
 from tf_towers.shadow.split import cut, import_graph, is_fed
 from tf_towers.tf_types import Feeds, Operation, Tensor
 
@@ -39,13 +40,17 @@ class Program:
       others: after a step, dict of trace name to array in the other order, where that is another number.
 
     Raises:
-      CannotShadow: the graph cannot be computed in float64.
+      CannotShadow: the graph cannot be computed in float64, or does something beside computing.
     """
 
     def __init__(self, recorded: RecordedGraph, run: Mapping[str, Any]) -> None:
         definition = graph_pb2.GraphDef()
-        json_format.ParseDict(recorded.definition, definition)
+        try:
+            json_format.ParseDict(recorded.definition, definition)
+        except json_format.ParseError as error:
+            refuse(f"expected a graph in protobuf's JSON form, got one in which {str(error)[:200]}")
         self._cut = cut(definition, run, recorded.variables)
+        refuse_side_effects(self._cut.definition)
         # Pruned to what is recorded: summaries, savers and other towers' branches need no float64 form.
         definition = self._cut.definition
         self.draws_inside = bool(self._cut.drawn)
