@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from parity.trace.escape import one_line
+
 
 class CaseError(ValueError):
     """A case cannot be run; the message lists every problem with its place and what to write."""
@@ -50,6 +52,6 @@ def describe(where: str, problems: Sequence[tuple[str, Problem]]) -> str:
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     lines = [f"case: expected {where} to be a case, got {count}. Fix what is listed."]
     for place, problem in problems:
-        key = ".".join(problem.key) or "the file"
+        key = one_line(".".join(problem.key)) or "the file"
         lines.append(f"  {place}: {key}: expected {problem.expected}, got {problem.got}. {problem.write}")
     return "\n".join(lines)

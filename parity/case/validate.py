@@ -1,6 +1,7 @@
 """The checks that look at several keys of a case, or at the files around it."""
 
 import ast
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,8 +92,9 @@ def _file_of(module: str, directory: Path) -> Path:
     # As Python looks it up in the worker: folder by folder, and in each a package before a module.
     for folder in folders:
         for path in (folder.joinpath(*parts, "__init__.py"), folder.joinpath(*parts).with_suffix(".py")):
-            if path.is_file():
-                return path
+            with contextlib.suppress(OSError):  # a name that is longer than a file's may be
+                if path.is_file():
+                    return path
     if parts[-1] == "py":
         raise CaseError(f"case: expected a module, got the file {module!r}. Write {module.removesuffix('.py')!r}.")
     raise CaseError(

@@ -48,8 +48,11 @@ def norm(array: Array) -> float:
 
 
 def distance(one: Array, other: Array) -> float:
-    """Returns the norm of the difference, taken in float64."""
+    """Returns the norm of the difference, taken in float64; infinity of arrays whose shapes do not broadcast."""
     first, second = np.asarray(one), np.asarray(other)
+    # In files of several runs, or of several steps, one name may be that of arrays of any shape.
+    if first.shape != second.shape and not _broadcast(first.shape, second.shape):
+        return math.inf
     # Arrays of unlike shapes are broadcast, which a flat view cannot be.
     if first.size <= BLOCK or first.shape != second.shape:
         with np.errstate(invalid="ignore"):
@@ -66,6 +69,14 @@ def distance(one: Array, other: Array) -> float:
             if SAFE[0] < total < SAFE[1]
             else _scaled_norm(np.subtract(first, second, dtype=np.float64))
         )
+
+
+def _broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    try:
+        np.broadcast_shapes(one, other)
+    except ValueError:
+        return False
+    return True
 
 
 def is_finite(array: Array) -> bool:

@@ -16,6 +16,9 @@ from parity.report.view import LEVELS_IN_ORDER
 from parity.worker.failures import TITLES
 from parity.worker.protocol import is_refusal
 
+MOST_LINES_OF_MESSAGE = 40
+LONGEST_LINE = 2000  # characters: with a long path in it, a sentence is whole
+
 
 class Failure(NamedTuple):
     """Why nothing could be compared.
@@ -33,6 +36,20 @@ class Failure(NamedTuple):
     printed: str = ""
 
 
+def bounded(message: str) -> str:
+    """Returns a message in at most `MOST_LINES_OF_MESSAGE` lines, long ones cut, and none of them like a line of a report.
+
+    What is wrong may be as long as the file that it is in. The lines behind the first are indented: a name of a trace that
+    holds an end of line cannot write "verdict: same" at the beginning of one.
+    """
+    first, *rest = message.splitlines() or [""]
+    if len(rest) >= MOST_LINES_OF_MESSAGE:
+        left = len(rest) - MOST_LINES_OF_MESSAGE + 2
+        rest = [*rest[: MOST_LINES_OF_MESSAGE - 2], f"  … and {left:,} more lines"]
+    lines = [first, *(line if line.startswith(" ") else f"  {line}" for line in rest)]
+    return "\n".join(line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…" for line in lines)
+
+
 def described(error: BaseException, verdict: bool = True) -> Failure:
     """Returns what to say about an exception that ended a command, of one that gives verdicts or of another."""
     if isinstance(error, KeyboardInterrupt):
@@ -40,15 +57,16 @@ def described(error: BaseException, verdict: bool = True) -> Failure:
         return Failure(f"stopped {when}; every process of the run has been ended. Run it again.")
     if is_refusal(error):
         parts = {name: getattr(error, name, "") for name in ("side", "traceback", "printed")}
-        return Failure(str(error), **parts)
+        return Failure(bounded(str(error)), **parts)
     # A full disk or a folder that may not be written is the machine's, and no bug here.
     if isinstance(error, OSError):
         where = f" {error.filename}" if error.filename else " a file"
-        return Failure(f"expected to read or write{where}, got: {error.strerror or error}. Fix that and run again.")
+        return Failure(
+            bounded(f"expected to read or write{where}, got: {error.strerror or error}. Fix that and run again.")
+        )
     whole = "".join(traceback.format_exception(error))
-    return Failure(
-        f"expected to finish, got {type(error).__name__}: {error}. This is a bug here: report it.", "", whole
-    )
+    got = f"expected to finish, got {type(error).__name__}: {error}. This is a bug here: report it."
+    return Failure(bounded(got), "", whole)
 
 
 def is_bug(error: BaseException) -> bool:

@@ -3,8 +3,8 @@
 Needs numpy and Python 3.7, no more, so that it can be used by path from a ten-year-old environment.
 """
 
+from parity.trace.bounded import check_folder as check_folder
 from parity.trace.bounded import read_json as read_json
-from parity.trace.checksum import check_folder as check_folder
 from parity.trace.errors import DamagedError as DamagedError
 from parity.trace.errors import TraceError as TraceError
 from parity.trace.forward import LOSS as LOSS

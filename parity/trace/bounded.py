@@ -5,7 +5,7 @@ import os
 import stat
 from typing import Any, List, NoReturn, Union
 
-from parity.trace.checksum import CHECKSUM_KEY, check_bytes
+from parity.trace.checksum import CHECKSUM_KEY, check_bytes, check_file
 from parity.trace.errors import TraceError
 
 # A graph of 20,000 ops takes some 20 MB. Python's objects take up to ten times the text.
@@ -37,6 +37,25 @@ def size_of(path: str, most: int) -> int:
             f"trace: expected at most {most:,} bytes in {path}, got {found.st_size:,}. Name a trace of this tool."
         )
     return found.st_size
+
+
+def check_folder(directory: Union[str, "os.PathLike[str]"]) -> None:
+    """Refuses a folder that is copied or read as a whole: with a file, however deep, that is not what was written.
+
+    Raises:
+      DamagedError: a file of a trace is not; which, is said.
+      OSError: one cannot be read.
+      TraceError: there is a pipe, a device, a link to a folder (which may lead back), or a file that is too large.
+    """
+    for folder, folders, names in os.walk(str(directory)):
+        for name in sorted(names) + [each for each in folders if os.path.islink(os.path.join(folder, each))]:
+            path = os.path.join(folder, name)
+            size = size_of(path, MOST_BYTES_OF_JSON if name.endswith(".json") else MOST_BYTES_OF_TENSORS)
+            if name.endswith(".safetensors"):
+                check_file(path)
+            elif name.endswith(".json"):
+                with open(path, "rb") as file:
+                    check_bytes(file.read(size + 1), path)
 
 
 def read_json(path: str, most: int = MOST_BYTES_OF_JSON) -> Any:

@@ -139,23 +139,6 @@ def check_file(path: str) -> None:
         raise DamagedError(fault)
 
 
-def check_folder(directory: Union[str, "os.PathLike[str]"]) -> None:
-    """Refuses a folder with a file of a trace in it, however deep, that is not what was written.
-
-    Raises:
-      DamagedError: one is not; which, is said.
-      OSError: one cannot be read.
-    """
-    for folder, _, names in os.walk(str(directory)):
-        for name in sorted(names):
-            path = os.path.join(folder, name)
-            if name.endswith(".safetensors"):
-                check_file(path)
-            elif name.endswith(".json"):
-                with open(path, "rb") as file:
-                    check_bytes(file.read(), path)
-
-
 def check_ahead(path: str) -> None:
     """Begins to check a large file that will probably be asked for next, in a thread; what it finds `check_file` says."""
     try:

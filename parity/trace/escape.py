@@ -12,6 +12,8 @@ def printable(text: str) -> str:
     What is not printed is what `str.isprintable` says: control characters, with them every escape sequence and NUL, marks
     that turn the direction of what follows, separators of lines other than LF, and lone surrogates.
     """
+    if text.isprintable():  # mostly, and a report of a large mapping has a million letters
+        return text
     return "".join([each if each in _KEPT_IN_TEXT or each.isprintable() else _escaped(each) for each in text])
 
 

@@ -6,6 +6,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 
 from parity.trace.bounded import read_json
+from parity.trace.description import fault_of_pass
 from parity.trace.errors import TraceError
 from parity.trace.keys import trace_name
 from parity.trace.reader import Trace
@@ -147,8 +148,12 @@ def _described(path: str) -> Dict[str, Any]:
         raise TraceError(f"forward: expected a step, a tower and ops in {path}. Record the pass again.")
     for name in ADDED:
         found[name] = found.get(name) or [None] * len(ops)  # none in what an earlier version wrote
-        if len(found[name]) != len(ops):
-            raise TraceError(f"forward: expected {len(ops)} {name} in {path}, got {len(found[name])}. Record it again.")
+        if not isinstance(found[name], list) or len(found[name]) != len(ops):
+            count = len(found[name]) if isinstance(found[name], list) else "no list"
+            raise TraceError(f"forward: expected {len(ops)} {name} in {path}, got {count}. Record it again.")
+    fault = fault_of_pass(found)
+    if fault:
+        raise TraceError(f"forward: expected {fault} in {path}, got something else. Record it again.")
     return found
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from parity.trace.bounded import read_json
 from parity.trace.errors import TraceError
+from parity.trace.graph_checks import fault_of_nodes, is_run
 from parity.trace.provenance import Known, fault_of, is_node
 from parity.trace.safetensors import Path, write_json
 
@@ -131,6 +132,9 @@ def _check(graph: RecordedGraph, ops: Any, path: str) -> None:
     nodes = graph.nodes
     if not isinstance(nodes, list) or not all(is_node(node) for node in nodes) or len(nodes) != ops:
         raise TraceError(f"graph: expected {ops} ops with a name and a type each in {path}. Record the script again.")
+    fault = fault_of_nodes(nodes)
+    if fault:
+        raise TraceError(f"graph: expected {fault} in {path}, got something else. Record the script again.")
     # A reader finds ops by these names much later, inside of a child: a name that leads nowhere is refused here.
     known = {node["name"] for node in nodes}
     for name in _named(graph):
@@ -144,18 +148,11 @@ def _check(graph: RecordedGraph, ops: Any, path: str) -> None:
 def _named(graph: RecordedGraph) -> List[Any]:
     names: List[Any] = list(graph.variables.values())
     for run in graph.runs:
-        if not _is_run(run):
+        if not is_run(run):
             return ["(a run without values)"]
         names += [value["tensor"].partition(":")[0] for value in run["values"].values()]
         names += run.get("updates", [])
     return names
-
-
-def _is_run(run: Any) -> bool:
-    if not isinstance(run, dict) or not isinstance(run.get("values"), dict):
-        return False
-    values = all(isinstance(each, dict) and isinstance(each.get("tensor"), str) for each in run["values"].values())
-    return values and isinstance(run.get("updates", []), list) and isinstance(run.get("sections", {}), dict)
 
 
 def _sections(graph: RecordedGraph) -> Set[str]:

@@ -4,6 +4,8 @@ import functools
 import re
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple, TypeVar, Union
 
+from parity.trace.errors import TraceError
+
 T = TypeVar("T")
 
 # The order is the diagnosis: the first quantity that differs, in the first step that differs, is where the bug lives.
@@ -103,7 +105,7 @@ def parse_key(text: str) -> TensorKey:
     """Takes a trace's name apart, e.g. "slot/m/conv1/kernel" or "tower_grad/0/conv1/kernel".
 
     Raises:
-      ValueError: the name does not start with a quantity, or lacks its tower, slot or variable.
+      TraceError: the name does not start with a quantity, or lacks its tower, slot or variable.
     """
     parts = text.split("/")
     section = ""
@@ -111,15 +113,17 @@ def parse_key(text: str) -> TensorKey:
         section, parts = parts[1], parts[2:]
     quantity, rest = parts[0], parts[1:]
     if quantity not in EXECUTION_RANK:
-        raise ValueError(
-            "trace: expected a name that starts with one of {}, got {!r}.".format(", ".join(QUANTITIES), text)
+        raise TraceError(
+            "trace: expected a name that starts with one of {}, got {!r}. Record it again.".format(
+                ", ".join(QUANTITIES), text
+            )
         )
     tower = rest.pop(0) if quantity in PER_TOWER and rest else ""
     slot = rest.pop(0) if quantity == "slot" and rest else ""
     name = "/".join(rest)
     incomplete = (quantity in PER_TOWER and not tower) or (quantity == "slot" and not slot)
     if incomplete or (not name and quantity != "loss"):
-        raise ValueError(
+        raise TraceError(
             f"trace: expected {text!r} to go on (quantity, then tower or slot, then name). Record it again."
         )
     return TensorKey(section, quantity, tower, slot, name)

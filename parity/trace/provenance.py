@@ -56,29 +56,31 @@ def _is_str(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_count(value: Any) -> bool:
+def is_count(value: Any) -> bool:
+    """Tells whether a JSON value is a whole number from 0."""
     return type(value) is int and value >= 0  # a bool is an int too
 
 
-def _is_frame(value: Any) -> bool:
+def is_frame(value: Any) -> bool:
+    """Tells whether a JSON value is a frame: file, line, function and text."""
     if not isinstance(value, list) or len(value) != 4:
         return False
-    return _is_count(value[1]) and all(isinstance(value[place], str) for place in (0, 2, 3))
+    return is_count(value[1]) and all(isinstance(value[place], str) for place in (0, 2, 3))
 
 
 def _is_shape(value: Any) -> bool:
-    return value is None or _is_list(value, lambda size: size is None or _is_count(size))
+    return value is None or _is_list(value, lambda size: size is None or is_count(size))
 
 
 def _are_frames(value: Any, fields: Mapping[str, Any], known: Known) -> bool:
-    return _is_list(value, _is_frame)
+    return _is_list(value, is_frame)
 
 
 def _are_callers(value: Any, fields: Mapping[str, Any], known: Known) -> bool:
     count = len(fields["frames"])
 
     def is_stack(numbers: Any) -> bool:
-        return bool(numbers) and _is_list(numbers, lambda number: _is_count(number) and number < count)
+        return bool(numbers) and _is_list(numbers, lambda number: is_count(number) and number < count)
 
     return _is_dict(value, known.ops.__contains__, is_stack)
 

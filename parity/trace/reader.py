@@ -1,19 +1,26 @@
 """Reads a trace lazily: memory is bounded by the largest tensor, not by the trace (Python 3.7 and up)."""
 
 import bisect
+import functools
 import glob
+import operator
 import os
-from typing import Any, Dict, List, Optional, Union
+import re
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 
-from parity.trace.arrays import Tensors
+from parity.trace.arrays import Array, Tensors
 from parity.trace.bounded import read_json
 from parity.trace.checksum import check_ahead
+from parity.trace.description import fault_of_description
 from parity.trace.errors import TraceError
-from parity.trace.keys import GLOBAL_STEP, SKIPPED, STATE_OF_A_STEP, is_computed, select
+from parity.trace.keys import GLOBAL_STEP, SKIPPED, STATE_OF_A_STEP, is_computed, select, trace_name
 from parity.trace.safetensors import Headers, TensorFile
 from parity.trace.writer import FORMAT, FORMAT_VERSION, step_file
+
+# Elements of a table whose variable a trace describes and does not hold, 64 MB in float32.
+MOST_UNHELD = 1 << 24
 
 
 class Trace(object):
@@ -39,6 +46,7 @@ class Trace(object):
     def __init__(self, directory: "Union[str, os.PathLike[str]]", whole: bool = True) -> None:
         self.directory = str(directory)
         self._headers = Headers()
+        self._tables: Dict[str, Tuple[int, ...]] = {}
         self.meta = _load(self.directory)
         self.facts: Dict[str, Any] = self.meta["facts"]
         self.variables = _in_order(self.meta["variables"], self.meta.get("variable_order") or [])
@@ -75,14 +83,44 @@ class Trace(object):
             check_ahead(self._path(step_file(self.step_numbers[following])))
         return file
 
+    def table_shape(self, variable: str) -> Tuple[int, ...]:
+        """Returns the shape of a variable, of which the rows of a sparse gradient are rows.
+
+        Args:
+          variable: its name.
+
+        Raises:
+          TraceError: none of this name is described, or what the trace holds of it has another shape: a few rows would
+            become a table of any size.
+        """
+        if variable not in self._tables:
+            shape = tuple(self.variables.get(variable, {}).get("shape", ()))
+            init, weight = self.init(), trace_name("var", variable)
+            held = init.shape(weight) if weight in init else None
+            if (
+                not shape
+                or (held is None and functools.reduce(operator.mul, shape, 1) > MOST_UNHELD)
+                or (held not in (None, shape))
+            ):
+                raise TraceError(
+                    f"trace: expected {self.directory} to hold the variable {variable[:80]!r} that has sparse gradients, in "
+                    f"the shape that it describes, {list(shape)}. Record it again."
+                )
+            self._tables[variable] = shape
+        return self._tables[variable]
+
     def _path(self, name: str) -> str:
         return os.path.join(self.directory, name)
+
+
+UNSAID_OF_VARIABLE: Dict[str, Any] = {"shape": [], "dtype": "float32", "kind": "weight"}
 
 
 def _in_order(variables: Dict[str, Dict[str, Any]], order: List[str]) -> Dict[str, Dict[str, Any]]:
     # JSON's keys are sorted when they are written.
     named = {name: variables[name] for name in order if name in variables}
-    return {**named, **variables}
+    # What a recording of little does not say is what most variables are.
+    return {name: dict(UNSAID_OF_VARIABLE, **entry) for name, entry in {**named, **variables}.items()}
 
 
 def _trace_below(directory: str) -> str:
@@ -134,17 +172,28 @@ def _load(directory: str) -> Dict[str, Any]:
             raise TraceError(
                 f"trace: expected {name!r} in {path} to be a {kind.__name__}, got {meta.get(name)!r}. Record it again."
             )
+    before = -1
     for number in meta["step_numbers"]:
-        if type(number) is not int or number < 0:
-            raise TraceError(f"trace: expected step numbers from 0 in {path}, got {number!r}.")
+        if type(number) is not int or number <= before:
+            raise TraceError(
+                f"trace: expected step numbers from 0 in {path}, got {number!r} behind {before}. Record it again."
+            )
+        before = number
+    fault = fault_of_description(meta)
+    if fault:
+        raise TraceError(f"trace: expected {fault} in {path}, got something else. Record it again.")
     return meta
+
+
+_STEP_FILE = re.compile(r"step-([0-9]{6,18})\.safetensors")
 
 
 def _steps_present(directory: str) -> List[int]:
     numbers = []
     for name in os.listdir(directory):
-        if name.startswith("step-") and name.endswith(".safetensors"):
-            numbers.append(int(name[len("step-") : -len(".safetensors")]))
+        found = _STEP_FILE.fullmatch(name)
+        if found:
+            numbers.append(int(found.group(1)))
     return sorted(numbers)
 
 
@@ -189,11 +238,20 @@ def _counters(trace: Trace, number: int) -> Tensors:
         return {name: np.array(following.read(name)) for name in names if name in following}
     # Counters that a reader knows nothing of, such as the powers of Adam's betas, are left out rather than guessed.
     after = trace.facts.get(COUNTERS_AFTER, {}) if number == trace.step_numbers[-1] else {}
-    found = {name: np.array(after[name], now.read(name).dtype) for name in names if name in after}
+    found = {name: _counter(name, after[name], now.read(name).dtype) for name in names if name in after}
     if GLOBAL_STEP in names and GLOBAL_STEP not in found:
         skipped = SKIPPED in now and bool(now.read(SKIPPED))
         found[GLOBAL_STEP] = np.array(now.read(GLOBAL_STEP)) + (0 if skipped else 1)
     return found
+
+
+def _counter(name: str, value: Any, dtype: Any) -> Array:
+    try:
+        return np.array(value, dtype)
+    except (ValueError, OverflowError):  # ragged, or more than the dtype holds
+        raise TraceError(
+            f"trace: expected {COUNTERS_AFTER!r} to hold {name} as {dtype}, got {str(value)[:40]}. Record it again."
+        ) from None
 
 
 def counters_after(state: "Dict[str, Any]") -> Dict[str, List[Any]]:

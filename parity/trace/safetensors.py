@@ -13,6 +13,7 @@ import numpy as np
 from parity.trace.arrays import Array
 from parity.trace.bounded import MOST_BYTES_OF_TENSORS, parse_json, size_of
 from parity.trace.checksum import CHECKSUM_KEY, UNSET, Buffer, check_file, with_checksum
+from parity.trace.description import MOST_AXES
 from parity.trace.errors import TraceError
 from parity.trace.keys import Quantity, TensorKey, parse_key, quantity_of
 
@@ -29,7 +30,6 @@ Entry = Tuple[str, Tuple[int, ...], int, int]
 # What the format's own library refuses to read; a trace of 100,000 tensors has a header of some 10 MB.
 MAX_HEADER_BYTES = 100_000_000
 METADATA = "__metadata__"
-MOST_AXES = 32  # of an array of numpy before 2.0, which legacy interpreters read with
 
 NUMPY_OF = {
     "F64": "<f8",
@@ -334,17 +334,23 @@ class TensorFile(object):
     def __contains__(self, name: object) -> bool:
         return (name if isinstance(name, str) else str(name)) in self._entries
 
+    def _entry(self, name: Union[str, TensorKey]) -> Entry:
+        entry = self._entries.get(str(name))
+        if entry is None:  # other files of the trace, or what it says of itself, have led whoever asks to expect it
+            raise TraceError(f"trace: expected {str(name)[:80]!r} in {self.path}, got no such tensor. Record it again.")
+        return entry
+
     def shape(self, name: Union[str, TensorKey]) -> Tuple[int, ...]:
         """Returns a tensor's shape as a tuple."""
-        return self._entries[str(name)][1]
+        return self._entry(name)[1]
 
     def dtype(self, name: Union[str, TensorKey]) -> str:
         """Returns a tensor's logical dtype: "float64", "float32", "bfloat16", "int64", "bool", ..."""
-        return _LOGICAL_OF[self._entries[str(name)][0]]
+        return _LOGICAL_OF[self._entry(name)[0]]
 
     def read(self, name: Union[str, TensorKey]) -> Array:
         """Returns one tensor as a read-only array over the mapped file; bfloat16 comes as float32."""
-        dtype, shape, begin, end = self._entries[str(name)]
+        dtype, shape, begin, end = self._entry(name)
         # begin and end count from the end of the header; `_start`, 8 + n, is where that is in the file.
         if end - begin >= LEAST_BYTES_ALONE:
             alone = np.memmap(self.path, dtype=np.uint8, mode="r", offset=self._start + begin, shape=(end - begin,))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from parity.worker.failures import SideFailed, failure, last_lines, last_words, task_of, telling_stacks
-from parity.worker.protocol import PROTOCOL_VERSION, Channel
+from parity.worker.protocol import PROTOCOL_VERSION, Channel, fault_of_reply
 
 Progress = Callable[[int, int], None]
 FOLLOWING = ("initialize", "run", "forward", "train")  # requests that need what an earlier one made
@@ -182,7 +182,8 @@ class SideProcess:
         # With the first request and not at the start: importing a framework takes seconds, which sides spend side by
         # side. What goes wrong then is reported of what the side was asked.
         self._send("hello", {})
-        version = self._reply(request, None).get("protocol", 1)
+        greeting = self._reply(request, None)
+        version = greeting.get("protocol", 1) if isinstance(greeting, dict) else greeting
         if version != PROTOCOL_VERSION:
             raise SideFailed(
                 self.side,
@@ -202,6 +203,12 @@ class SideProcess:
             reply = self._receive()
             if reply is None:
                 raise self._dead(request)
+            fault = fault_of_reply(reply)
+            if fault:
+                raise SideFailed(
+                    self.side,
+                    f"expected {fault} in answer to {request!r}, got {str(reply)[:80]!r}. Install parity anew.",
+                )
             if "result" in reply:
                 return reply["result"]
             if "error" in reply:

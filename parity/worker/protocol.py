@@ -54,9 +54,16 @@ class Channel(object):
         self._writer.flush()
 
     def receive(self) -> Any:
-        """Returns the next message, or None at the end of the stream."""
+        """Returns the next message, or None at the end of the stream.
+
+        Raises:
+          ValueError: a line is no JSON, or more deeply nested than Python reads.
+        """
         line = self._reader.readline()
-        return json.loads(line.decode("utf-8")) if line else None
+        try:
+            return json.loads(line.decode("utf-8")) if line else None
+        except RecursionError:
+            raise ValueError("expected a line of JSON, got one of too many levels") from None
 
 
 def claim_standard_streams() -> Channel:
@@ -111,6 +118,35 @@ def is_refusal(error: BaseException) -> bool:
     ours = type(error).__module__.split(".")[0] in ("parity", "tf_towers", "torch_ddp")
     # An attribute, and no list of classes: this module is there before numpy is, which most of these need.
     return ours and (isinstance(error, ValueError) or getattr(error, "is_refusal", False))
+
+
+def fault_of_reply(reply: Any) -> str:
+    """Returns what a reply should be and is not, "" where it is a result, an error or a progress as they are sent here."""
+    if not isinstance(reply, dict):
+        return "an object"
+    if "result" in reply:
+        return ""
+    if "error" in reply:
+        return (
+            ""
+            if _is_described(reply["error"])
+            else "an error with its type, message, traceback and whether it is plain"
+        )
+    progress = reply.get("progress")
+    if (
+        not isinstance(progress, list)
+        or len(progress) != 2
+        or not all(isinstance(each, (int, float)) for each in progress)
+    ):
+        return "a result, an error, or a progress of two numbers"
+    return ""
+
+
+def _is_described(error: Any) -> bool:
+    if not isinstance(error, dict) or not isinstance(error.get("plain"), bool):
+        return False
+    texts = all(isinstance(error.get(name), str) for name in ("type", "message", "traceback"))
+    return texts and isinstance(error.get("rank", 0), int)
 
 
 def describe_error(error: BaseException) -> Dict[str, Any]:

@@ -7,7 +7,6 @@ the part's `state_dict`, and "state/global_step".
 """
 
 import argparse
-import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,10 @@ import numpy as np
 import torch
 
 from parity.trace import GLOBAL_STEP, write_tensors
-from torch_ddp.checkpoint.files import newest_whole, read_whole
+from torch_ddp.checkpoint.files import is_step, newest_whole, read_whole
 from torch_ddp.errors import CheckpointError
+
+LONGEST_LIST = 500  # characters of the names of a file's parts
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,12 +50,12 @@ def tensors_of(path: Path, part: str) -> dict[str, np.ndarray]:
     """
     state = _state(path)
     progress = state.get("progress") if isinstance(state, dict) else None
-    if not isinstance(progress, dict) or "step" not in progress:
+    if not isinstance(progress, dict) or not is_step(progress.get("step")):
         raise CheckpointError(f"checkpoint: expected a file of torch_ddp.checkpoint at {path}, got another. Name one.")
     parts = state.get("parts")
     chosen = parts.get(part) if isinstance(parts, dict) else None
     if not isinstance(chosen, dict) or not all(isinstance(value, torch.Tensor) for value in chosen.values()):
-        known = ", ".join(parts) if isinstance(parts, dict) else "none"
+        known = ", ".join(map(str, parts))[:LONGEST_LIST] if isinstance(parts, dict) else "none"
         raise CheckpointError(
             f"checkpoint: expected a part {part!r} of named tensors in {path}, got the parts {known}. Name one with --part."
         )
@@ -71,11 +72,12 @@ def _state(path: Path) -> Any:
         )
     try:
         return read_whole(found.data if found else path.read_bytes())
-    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        text = str(error).strip().splitlines() or [type(error).__name__]
+    except OSError as error:
         raise CheckpointError(
-            f"checkpoint: expected a file of torch_ddp.checkpoint at {path}, got: {text[0].rstrip('.')}. Name another."
+            f"checkpoint: expected a file of torch_ddp.checkpoint at {path}, got: {error.strerror}. Name another."
         ) from error
+    except CheckpointError as error:
+        raise CheckpointError(f"{error} It is {path}.") from error
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:

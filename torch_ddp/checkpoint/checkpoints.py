@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from torch_ddp.checkpoint.files import newest_whole, read_whole, write_whole
+from torch_ddp.checkpoint.files import LONGEST_REASON, newest_whole, read_whole, write_whole
 from torch_ddp.checkpoint.finite import check_finite_parts
+from torch_ddp.checkpoint.form import require_form, require_random_state
 from torch_ddp.errors import CheckpointError
 from torch_ddp.gather import gather
 from torch_ddp.process_group import Rank
@@ -232,12 +233,22 @@ class Checkpoints:
             return None
         state = read_whole(data)
         # All checks before the first part is loaded: a refused resume leaves the training as it was.
+        # Of a later format nothing is known but that it is one.
+        if type(state.get("format")) is not int or state["format"] == CHECKPOINT_FORMAT:
+            require_form(state)
         self._check(state)
+        own = state["random"][self._rank.rank]
+        require_random_state(own, self._device)
         for name, part in self._parts.items():
-            part.load_state_dict(state["parts"][name])
+            _load(name, part, state["parts"][name])
         # Threads decide how sums are cut, and with that their last bits.
         torch.set_num_threads(state["threads"])
-        set_random_state(state["random"][self._rank.rank], self._device)
+        try:
+            set_random_state(own, self._device)
+        except RuntimeError as error:  # torch's own state is its generator's memory, which it alone can check
+            raise CheckpointError(
+                f"checkpoint: expected a random state of torch's, got: {str(error)[:LONGEST_REASON]}. Use another file."
+            ) from error
         return Progress(**state["progress"])
 
     def _newest(self) -> bytes:
@@ -261,9 +272,10 @@ class Checkpoints:
         return content.cpu().numpy().tobytes()
 
     def _check(self, state: dict[str, Any]) -> None:
-        if state["format"] != CHECKPOINT_FORMAT:
+        if state.get("format") != CHECKPOINT_FORMAT:
+            got = str(state.get("format"))[:20]
             raise CheckpointError(
-                f"checkpoint: expected format {CHECKPOINT_FORMAT}, got {state['format']}. Use the version that saved it."
+                f"checkpoint: expected format {CHECKPOINT_FORMAT}, got {got}. Use the version that saved it."
             )
         if state["world_size"] != self._rank.world_size:
             raise CheckpointError(
@@ -273,10 +285,10 @@ class Checkpoints:
         ours, theirs = sorted(self._parts), sorted(state["parts"])
         if ours != theirs:
             raise CheckpointError(
-                f"checkpoint: expected the parts {', '.join(ours)}, got {', '.join(theirs)}. "
+                f"checkpoint: expected the parts {', '.join(ours)}, got {', '.join(theirs)[:LONGEST_REASON]}. "
                 "Resume with the options that it was saved with."
             )
-        self._check_settings(state.get("settings", {}))
+        self._check_settings(state.get("settings") or {})
 
     def _check_settings(self, saved: Mapping[str, Setting]) -> None:
         # Names that both have: a setting that a later version of a script adds is no difference.
@@ -293,6 +305,20 @@ class Checkpoints:
             )
         if self._rank.rank == 0:
             warnings.warn(f"checkpoint: saved with {before}; goes on with {now}.", stacklevel=3)
+
+
+def _load(name: str, part: Stateful, state: Any) -> None:
+    try:
+        part.load_state_dict(state)
+    # Each part has its own way to say that a state is not its own; what it has loaded till then stays.
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        text = str(error).strip().splitlines() or [type(error).__name__]
+        raise CheckpointError(
+            f"checkpoint: expected the state of this training's {name!r}, got another: {text[0][:LONGEST_REASON]}. "
+            "Build the same as when it was saved, or begin anew in another folder."
+        ) from error
 
 
 def _bare(part: Any) -> Any:

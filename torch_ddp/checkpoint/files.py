@@ -18,6 +18,7 @@ NAME = re.compile(r"step-(?P<step>\d{10})-(?P<digest>[0-9a-f]{32})\.pt")
 SUFFIX_WHILE_WRITING = ".unfinished"
 # 128 bits: what is damaged by chance has the same digest with a probability of 3e-39.
 DIGEST_BYTES = 16
+LONGEST_REASON = 200  # characters of what torch says of a file that it cannot read: it may name what the file asks for
 
 
 class Whole(NamedTuple):
@@ -119,9 +120,29 @@ def read_whole(data: bytes) -> dict[str, Any]:
 
     Args:
       data: content of a checkpoint's file.
+
+    Raises:
+      CheckpointError: it is no checkpoint, or one that asks for more than tensors, numbers, strings and containers.
     """
-    state: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    try:
+        state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    # Whatever torch's reader says of bytes that nobody wrote: of a broken archive or pickle it raises all kinds of errors.
+    except Exception as error:
+        text = str(error).strip().splitlines() or [""]
+        raise CheckpointError(
+            f"checkpoint: expected a file of torch_ddp.checkpoint, got {type(error).__name__}: "
+            f"{text[0][:LONGEST_REASON].rstrip('.')}. Use another."
+        ) from error
+    if not isinstance(state, dict):
+        raise CheckpointError(
+            f"checkpoint: expected a file of torch_ddp.checkpoint, got a {type(state).__name__}. Use another."
+        )
     return state
+
+
+def is_step(value: Any) -> bool:
+    """Tells whether a value is a number of updates, as the ten digits of a file's name can say it."""
+    return type(value) is int and 0 <= value < 10**10
 
 
 def _refuse_code(path: Path, state: dict[str, Any]) -> None:

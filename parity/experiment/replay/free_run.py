@@ -134,5 +134,5 @@ def told_of_shadow(part: Part, name: str) -> str:
     """Returns what the file beside a trace says why its shadow lacks something; nothing where it says nothing."""
     with suppress(OSError, ValueError, KeyError):
         told = read_json(str(Path(part.trace.directory) / SHADOW_FILE))
-        return str(told[name])
+        return str(told[name]) if isinstance(told, dict) else ""
     return ""

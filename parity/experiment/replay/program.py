@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from parity.experiment.replay.port import Port
-from parity.experiment.replay.script import Part, launched_part
+from parity.experiment.replay.script import Part, ReplayError, launched_part
 from parity.experiment.replay.session import replay
-from parity.experiment.sides.kept_program import DESCRIPTION_FILE, KeptProgram
+from parity.experiment.sides.kept_program import DESCRIPTION_FILE, KeptProgram, read_described
 from parity.experiment.sides.launched import LaunchedProgram
 from parity.experiment.sides.program_answers import Recorded
 from parity.experiment.spec import Progress, silent
 from parity.judge.result import Result
 from parity.mapping.states import read_all
 from parity.trace import Trace, TraceWriter, write_json
-from parity.trace.bounded import read_json
+from parity.trace.bounded import MOST_BYTES_OF_TENSORS, size_of
 
 OF_THE_PROGRAM = "its own"  # where a port names its functions
 RUNS = "runs"  # folder beside a trace that was recorded like another, with all runs of its program
@@ -109,7 +109,7 @@ def record_like(
 def is_like(recorded: Path, candidate: Path) -> bool:
     """Returns whether a candidate was recorded by `record_like` on what a reference holds."""
     file = candidate / RUNS / DESCRIPTION_FILE
-    return file.is_file() and bool(read_json(str(file))["reference"] == _digest(recorded))
+    return file.is_file() and read_described(candidate / RUNS)["reference"] == _digest(recorded)
 
 
 def compare_kept(
@@ -140,9 +140,14 @@ def compare_kept(
 def training_of(part: Part) -> Recorded:
     """Returns what a program is to train on."""
     shapes = {name: list(entry["shape"]) for name, entry in part.trace.variables.items()}
-    sections = {
-        name: [shapes[each] for each in part.trace.facts["sections"][name]["parameters"]] for name in part.sections
-    }
+    trained = {name: part.trace.facts["sections"][name].get("parameters") or [] for name in part.sections}
+    unknown = [each for names in trained.values() for each in names if each not in shapes]
+    if unknown:
+        raise ReplayError(
+            f"replay: expected {unknown[0][:80]!r}, which an optimizer trains, among the variables of "
+            f"{part.trace.directory}, got none. Record it again."
+        )
+    sections = {name: [shapes[each] for each in names] for name, names in trained.items()}
     rates = {str(number): part.rate(number) for number in part.steps if part.recorded_rate(number) is not None}
     return Recorded(part.steps[0], part.towers, bool(part.facts.get("clipped")), rates, sections, part.fed())
 
@@ -156,5 +161,6 @@ def _digest(recorded: Path) -> str:
     digest = hashlib.blake2b(digest_size=12)
     # Without the steps, which are most of a recording: facts and the first weights tell one from another.
     for name in ("trace.json", "init.safetensors"):
+        size_of(str(recorded / name), MOST_BYTES_OF_TENSORS)
         digest.update((recorded / name).read_bytes())
     return digest.hexdigest()

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from parity.experiment.replay.required import number_of, require_facts
 from parity.mapping import Mapping
 from parity.record.combination import given_as_clipped
 from parity.trace import (
@@ -224,13 +225,17 @@ class Part:
     def rate(self, number: int) -> float:
         """Returns the learning rate of a step."""
         recorded = self.recorded_rate(number)
-        return float(self.facts["optimizer"].get("learning_rate", 0.0)) if recorded is None else recorded
+        if recorded is not None:
+            return recorded
+        return number_of(
+            self.facts["optimizer"].get("learning_rate", 0.0), f"learning rate of step {number}", self.trace
+        )
 
     def recorded_rate(self, number: int) -> float | None:
         """Returns the learning rate of a step where it was recorded with it."""
         file = self.trace.step(number)
         texts = [section_prefix(name) + LEARNING_RATE for name in self.sections or (self.name,)]
-        rates = [float(file.read(text)) for text in texts if text in file]
+        rates = [number_of(file.read(text), f"{text} of step {number}", self.trace) for text in texts if text in file]
         # Of several optimizers that step at once none stands for all.
         return rates[0] if len(rates) == 1 else None
 
@@ -301,6 +306,7 @@ def parts_of(trace: Trace, any_combination: bool = False) -> list[Part]:
         trained = frozenset(_trained(trace, steps[0], name)) if name else None
         if merged.get("combine") == "unknown" and merged.get("towers") == 1:
             merged["combine"] = "mean"  # of one gradient
+        require_facts(trace, merged)
         parts.append(Part(name, trace, merged, steps, trained, set()))
         if not any_combination and merged.get("combine") not in ("mean", "sum"):
             raise ReplayError(
@@ -379,7 +385,7 @@ def _kept(part: Part, file: TensorFile, before: Tensors, draws: dict[str, str]) 
 def _dense(part: Part, file: TensorFile, text: str, own: str) -> tuple[str, Array]:
     key = parse_key(own)
     indices = file.read(text.removesuffix(ROW_VALUES) + ROW_INDICES)
-    dense = dense_rows(file.read(text), indices, part.trace.variables[key.variable]["shape"])
+    dense = dense_rows(file.read(text), indices, part.trace.table_shape(key.variable))
     return str(key._replace(name=key.variable)), dense
 
 

@@ -232,7 +232,8 @@ def _shadow(trace: Trace) -> tuple[Trace | None, str]:
     with contextlib.suppress(OSError, ValueError, KeyError):
         # A shadow that was refused leaves its reason beside the trace.
         told = read_json(str(Path(trace.directory) / SHADOW_FILE))
-        reason = told["reason"] or reason
+        known = told.get("reason") if isinstance(told, dict) else None
+        reason = known if known and isinstance(known, str) else reason
     return None, reason
 
 

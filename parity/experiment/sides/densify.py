@@ -1,8 +1,5 @@
 """Reads traces with sparse gradients as if they were dense, so that rows in any order, and doubled ones, can be compared."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from parity.trace import Quantity, TensorFile, TensorKey, Trace, parse_key
 from parity.trace.arrays import Array, dense_rows
 from parity.trace.keys import ROW_INDICES, ROW_VALUES
@@ -13,7 +10,7 @@ class DenseTrace(Trace):
 
     def step(self, number: int) -> TensorFile:
         """Returns the quantities of step `number` as a lazy file."""
-        return DenseFile(super().step(number), self.variables)
+        return DenseFile(super().step(number), self)
 
 
 class DenseFile(TensorFile):
@@ -21,11 +18,11 @@ class DenseFile(TensorFile):
 
     Args:
       file: as it was written.
-      variables: dict of variable name to its description, of which `shape` counts.
+      trace: that it is of, which knows the shapes of tables.
     """
 
-    def __init__(self, file: TensorFile, variables: Mapping[str, Mapping[str, Any]]) -> None:
-        self._file, self._variables = file, variables
+    def __init__(self, file: TensorFile, trace: Trace) -> None:
+        self._file, self._trace = file, trace
 
     def names(self, *quantities: Quantity) -> list[str]:
         """Returns the names, all of them or those of some quantities, in the order of the file."""
@@ -64,4 +61,4 @@ class DenseFile(TensorFile):
         return name + ROW_VALUES in self._file and name + ROW_INDICES in self._file
 
     def _dense_shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._variables[parse_key(name).name]["shape"])
+        return self._trace.table_shape(parse_key(name).name)

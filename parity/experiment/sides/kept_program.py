@@ -7,10 +7,45 @@ from pathlib import Path
 from typing import Any
 
 from parity.experiment.sides.program_answers import TORCH_SIDE, Recorded, prepared_as
-from parity.trace.bounded import read_json
+from parity.trace import TraceError, check_folder, read_json
 from parity.worker.failures import SideFailed
 
 DESCRIPTION_FILE = "described.json"  # what a program trains, in the folder of its runs
+
+
+TYPES_OF_DESCRIBED = {
+    "facts": dict,
+    "slots": list,
+    "initial_slots": dict,
+    "own_values": dict,
+    "notes": list,
+    "reference": str,
+}
+
+
+def read_described(kept: Path) -> dict[str, Any]:
+    """Returns what the program of a folder of runs trains, as `record_like` has described it.
+
+    Raises:
+      TraceError: the file is none of that kind.
+    """
+    path = kept / DESCRIPTION_FILE
+    try:
+        found = read_json(str(path))
+    except (OSError, ValueError) as error:
+        raise TraceError(f"trace: expected JSON in {path}, got {error}. Record the program again.") from error
+    wrong = [
+        name
+        for name, kind in TYPES_OF_DESCRIBED.items()
+        if not isinstance(found, dict) or not isinstance(found.get(name), kind)
+    ]
+    if not wrong and not isinstance(found.get("variables"), list | dict):
+        wrong = ["variables"]
+    if wrong:
+        raise TraceError(
+            f"trace: expected {wrong[0]!r} in {path}, as it is recorded, got another. Record the program again."
+        )
+    return dict(found)
 
 
 class KeptProgram:
@@ -24,7 +59,9 @@ class KeptProgram:
 
     def __init__(self, kept: Path, recorded: Recorded, out: Path) -> None:
         self._kept, self._recorded, self._out = kept, recorded, out
-        self._described = read_json(str(kept / DESCRIPTION_FILE))
+        # Before anything of it is copied: a link or a pipe among the runs would have no end.
+        check_folder(kept)
+        self._described = read_described(kept)
 
     @property
     def notes(self) -> list[str]:

@@ -92,6 +92,8 @@ def _pairs(
         compare = comparison(key, one)
         # Float weights alone have an update that can be measured.
         updated = compare == "norm" and key.quantity in UPDATED and text in previous
+        # A weight that is of another shape in the step before has not moved from there to here.
+        updated = updated and previous.shape(text) == one.shape
         yield TensorPair(step, key, text, one, other, previous.read(text) if updated else None, compare)
 
 
@@ -126,6 +128,9 @@ def starts_apart(join: Join, reference: Trace, candidate: Trace) -> list[str]:
         if other is None or one.dtype.kind != "f":
             continue
         # The coarser type of the two: weights saved in float32 and read into float64 are the same weights.
+        if other.dtype.kind != "f":
+            apart.append(key.name)
+            continue
         allowed = FIXED_MARGIN * max(unit_roundoff(one.dtype), unit_roundoff(other.dtype)) * norm(one)
         # "not <=" so that NaN counts as apart.
         if one.shape != other.shape or not distance(one, other) <= allowed:

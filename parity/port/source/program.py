@@ -1,5 +1,7 @@
 """Writes a port as source: its module, losses and optimizers, and the mapping of its parameters."""
 
+import os
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.experiment.diagnosis import DEBUG
 from parity.experiment.replay.script import Part, parts_of
 from parity.mapping.variable_map import line, table
+from parity.port.errors import PortError
 from parity.port.source.blocks import BlocksDiffer
 from parity.port.source.citations import Citations, comment
 from parity.port.source.classes import Class, Classes
@@ -38,6 +42,7 @@ from parity.trace import RecordedGraph, Trace, read_graph
 from parity.trace.arrays import Array
 from parity.trace.as_written import as_written
 from parity.trace.escape import in_docstring, one_line, python_string
+from parity.worker.protocol import is_refusal
 
 # A docstring that lists more is not read; the rest stands in `--json`.
 MOST_LINES_LISTED = 8  # of the script, in the docstring
@@ -105,6 +110,27 @@ class Port(NamedTuple):
 
 
 def port_of(directory: Path, in_plain_torch: bool = False) -> Port:
+    """Returns the port of a recorded script; see `_port_of`, whose arguments it takes.
+
+    Raises:
+      PortError: it lacks something, its towers differ, or its ops do not fit together.
+      ReplayError, TraceError: it is no trace of a script, or cannot be replayed.
+      Exception: what the writer met in a graph whose ops do not fit together, where the environment has `PARITY_DEBUG`.
+    """
+    try:
+        return _port_of(directory, in_plain_torch)
+    # What each op takes, TensorFlow alone could check: a graph that it has not made meets the rule of an op anywhere.
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if is_refusal(error) or os.environ.get(DEBUG):
+            raise
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        raise PortError(
+            f"port: expected a graph in {directory} whose ops fit together, got {type(error).__name__} ({str(error)[:80]}) "
+            f"in {Path(where.filename).name}, line {where.lineno}. Record the script again; if you have, report it."
+        ) from error
+
+
+def _port_of(directory: Path, in_plain_torch: bool) -> Port:
     """Returns the port of a recorded script.
 
     Args:

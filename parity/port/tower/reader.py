@@ -150,7 +150,11 @@ class Reader:
 
     def described(self, name: str) -> tuple[list[int], str]:
         """Returns shape and dtype of a variable by its name in the trace."""
-        entry = self._part.trace.variables[name]
+        entry = self._part.trace.variables.get(name)
+        if entry is None:
+            raise PortError(
+                f"port: expected {name!r} among the variables of the trace, got none. Record the script again."
+            )
         return list(entry["shape"]), str(entry["dtype"])
 
     def open_lengths(self, tensor: str) -> Array:

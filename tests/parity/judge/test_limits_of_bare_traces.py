@@ -193,3 +193,16 @@ def test_weights_of_two_types_start_apart_by_what_the_coarser_one_rounds(tmp_pat
         for dtype, off in ((np.float32, 0.0), (np.float64, 1e-6))
     ]
     assert starts_apart(JOIN, *sides) == starts_apart(JOIN, *sides[::-1]) == []
+
+
+@pytest.mark.parametrize("before", [np.ones(7, np.float32), np.ones((2, 2), np.float32)])
+def test_a_weight_of_another_shape_in_the_step_before_is_judged_by_its_size(tmp_path, before):
+    one = {"var/w": np.array([3.0, 0.0], np.float32)}
+    sides = [trace(tmp_path / side, one, init={"var/w": before}) for side in ("reference", "candidate")]
+    assert [check.verdict for check in judge_plain(JOIN, *sides, [0])] == ["same"]
+
+
+def test_weights_that_start_as_integers_on_one_side_start_from_others(tmp_path):
+    starts = np.ones(2, np.float32), np.ones(2, np.int16)
+    sides = [trace(tmp_path / str(start.dtype), {}, init={"var/w": start}) for start in starts]
+    assert starts_apart(JOIN, *sides) == ["w"]

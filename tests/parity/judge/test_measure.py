@@ -172,3 +172,14 @@ def test_every_element_of_a_small_array_counts(size, dtype):
     one = (2.0 ** np.arange(size)).astype(dtype)
     found = fused_norms(one, -one, 3 * one)
     assert found == pytest.approx((norm(one), 2 * norm(one), 2 * norm(one)), rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [((3,), (300,)), ((3, 2), (1, 0, 3)), ((3000, 7), (3, 7)), ((2,), (20_000,))]
+)
+def test_arrays_of_shapes_that_do_not_broadcast_are_as_far_apart_as_can_be(one, other):
+    assert distance(np.zeros(one), np.zeros(other)) == np.inf
+
+
+def test_a_number_is_broadcast():
+    assert distance(np.zeros((2, 2)), np.float64(1.0)) == 2.0
