@@ -147,13 +147,22 @@ def fault_of_pass(found: Mapping[str, Any]) -> str:
     return ""
 
 
+UNKNOWN = -1  # a size that a graph leaves open, as those of a batch inside of a loop
+
+
+def _is_static_shape(value: Any) -> bool:
+    return isinstance(value, list) and is_shape(
+        [0 if type(size) is int and size == UNKNOWN else size for size in value]
+    )
+
+
 def _is_op(value: Any, number: int) -> bool:
     if not isinstance(value, list) or len(value) != 6:
         return False
     name, kind, inputs, weights, shape, attributes = value
     texts = isinstance(name, str) and isinstance(kind, str) and are_names(weights)
     earlier = isinstance(inputs, list) and all(is_count(each) and each < number for each in inputs)
-    return texts and earlier and is_shape(shape) and isinstance(attributes, dict)
+    return texts and earlier and _is_static_shape(shape) and isinstance(attributes, dict)
 
 
 def _is_operand(value: Any, number: int) -> bool:
@@ -161,7 +170,7 @@ def _is_operand(value: Any, number: int) -> bool:
         return False
     place, name, op, shape, kept = value
     numbers = (op is None or (is_count(op) and op < number)) and (kept is None or is_count(kept))
-    return isinstance(place, str) and isinstance(name, str) and numbers and is_shape(shape)
+    return isinstance(place, str) and isinstance(name, str) and numbers and _is_static_shape(shape)
 
 
 def _is_layout(value: Any) -> bool:

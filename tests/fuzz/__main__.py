@@ -16,6 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Reads inputs that nobody would write.")
     parser.add_argument("--minutes", type=float, default=1.0, metavar="N", help="how long (default: 1)")
     parser.add_argument("--inputs", type=int, metavar="N", help="end after so many inputs")
+    parser.add_argument("--findings", type=int, metavar="N", help="end after so many different ones")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of all inputs (default: 0)")
     known = {reader.name: reader for reader in (*READERS, *PLANTED)}
     parser.add_argument(
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         asked.workers,
         asked.most_seconds,
     )
-    campaign.run(60 * asked.minutes, asked.inputs)
+    campaign.run(60 * asked.minutes, asked.inputs, asked.findings)
     print(campaign.table())
     for found in campaign.findings.values():
         print(f"{found.reader} input {found.number}, {found.count} times: {found.outcome.what}")

@@ -1,6 +1,8 @@
 """Goes on as long as it is told: workers that are begun anew when they die or hang, a table, and findings to be replayed."""
 
 import contextlib
+import itertools
+import math
 import mmap
 import multiprocessing
 import os
@@ -84,15 +86,16 @@ class Campaign:
     tallies: dict[str, Tally] = field(default_factory=dict)
     findings: dict[tuple[str, str], Finding] = field(default_factory=dict)
 
-    def run(self, seconds: float, inputs: int | None = None) -> None:
-        """Runs for so long, or until so many inputs have been read."""
+    def run(self, seconds: float, inputs: int | None = None, findings: int | None = None) -> None:
+        """Runs for so long, or until so many inputs have been read, or so many different findings been made."""
+        most_inputs, most_findings = (math.inf if most is None else most for most in (inputs, findings))
         self.tallies = {reader.name: Tally() for reader in self.readers}
         with scratch() as folder:
             seeds = made_seeds(self.readers, folder / "seeds")
             crew = [_Worker(self, seeds, folder / f"worker-{place}", place) for place in range(self.workers)]
             deadline = time.monotonic() + seconds
             try:
-                while time.monotonic() < deadline and (inputs is None or self.total < inputs):
+                while time.monotonic() < deadline and self.total < most_inputs and len(self.findings) < most_findings:
                     wait([worker.reports for worker in crew], PATIENCE)
                     for worker in crew:
                         worker.attend()
@@ -176,13 +179,13 @@ class _Worker:
         self._slot = mmap.mmap(-1, SLOT.size)
         # The numbers that each reader has come to: a worker that is begun anew goes on behind the input that ended it.
         self._next = {reader.name: place for reader in campaign.readers}
-        self._start()
+        self._start(0)
 
-    def _start(self) -> None:
+    def _start(self, first: int) -> None:
         self.reports, theirs = multiprocessing.Pipe(duplex=False)
         self._slot[:] = SLOT.pack(-1, -1, 0.0)
         context = multiprocessing.get_context("fork")  # with all that was imported
-        arguments = (self._campaign, self._seeds, self._folder, dict(self._next), self._slot, theirs)
+        arguments = (self._campaign, self._seeds, self._folder, dict(self._next), first, self._slot, theirs)
         self._process = context.Process(target=_work, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
@@ -210,7 +213,7 @@ class _Worker:
                 Tally(1, 0, 0, 1, time.monotonic() - began, (time.monotonic() - began, number))
             )
             self._next[reader] = number + self._campaign.workers
-        self._start()
+        self._start(place + 1)  # a reader that ends each worker leaves the others their turn
 
     def _take(self) -> bool:
         """Whether the worker is there still."""
@@ -236,6 +239,7 @@ def _work(
     seeds: dict[str, list[Files]],
     folder: Path,
     following: dict[str, int],
+    first: int,
     slot: mmap.mmap,
     reports: Connection,
 ) -> None:
@@ -245,21 +249,22 @@ def _work(
             with contextlib.suppress(Exception):
                 reading.look(reader, files)
     limit_memory()
-    while True:
-        for place, reader in enumerate(campaign.readers):
-            tally, found, began = Tally(), [], time.monotonic()
-            while time.monotonic() - began < SLICE * reader.share:
-                number, start = following[reader.name], time.monotonic()
-                slot[:] = SLOT.pack(place, number, start)
-                outcome = reading.look(reader, reader.input(campaign.seed, number, seeds[reader.name]))
-                took = time.monotonic() - start
-                following[reader.name] += campaign.workers
-                counts = [outcome.kind == kind for kind in ("accepted", "refused", "finding")]
-                tally.add(Tally(1, *counts, took, (took, number)))
-                if outcome.kind == "finding":
-                    found.append((number, outcome))
-            slot[:] = SLOT.pack(-1, -1, 0.0)
-            reports.send((reader.name, following[reader.name], tally, found))
+    for turn in itertools.count(first):
+        place = turn % len(campaign.readers)
+        reader = campaign.readers[place]
+        tally, found, began = Tally(), [], time.monotonic()
+        while time.monotonic() - began < SLICE * reader.share:
+            number, start = following[reader.name], time.monotonic()
+            slot[:] = SLOT.pack(place, number, start)
+            outcome = reading.look(reader, reader.input(campaign.seed, number, seeds[reader.name]))
+            took = time.monotonic() - start
+            following[reader.name] += campaign.workers
+            counts = [outcome.kind == kind for kind in ("accepted", "refused", "finding")]
+            tally.add(Tally(1, *counts, took, (took, number)))
+            if outcome.kind == "finding":
+                found.append((number, outcome))
+        slot[:] = SLOT.pack(-1, -1, 0.0)
+        reports.send((reader.name, following[reader.name], tally, found))
 
 
 class Reading:

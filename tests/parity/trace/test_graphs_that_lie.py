@@ -89,7 +89,7 @@ CHANGES = [
     lambda found: found.update(step="0"),
     lambda found: found["ops"].append([]),
     lambda found: found["ops"][0].__setitem__(2, [1]),
-    lambda found: found["ops"][0].__setitem__(4, [-1]),
+    lambda found: found["ops"][0].__setitem__(4, [-2]),
     lambda found: found["ops"][0].__setitem__(5, None),
     lambda found: found["lines"].__setitem__(0, ["a.py", 1, "f"]),
     lambda found: found["lines"].__setitem__(0, ["a.py", 1, "f", "x", [["b.py"]]]),
@@ -111,6 +111,12 @@ def test_a_forward_pass_that_nobody_wrote_is_refused(tmp_path, change):
     (tmp_path / "p" / "forward.json").write_text(json.dumps(found))
     with pytest.raises(TraceError, match=r"^forward: expected"):
         Forward(tmp_path / "p")
+
+
+def test_a_forward_pass_whose_graph_leaves_sizes_open_is_taken(tmp_path):
+    taken = (Operand("0", "x", None, [-1, 2], np.ones((3, 2), np.float32)),)
+    write_forward(tmp_path, 0, "0", [(ForwardOp("a", "Relu", [], [], [-1, 2], {}, None, taken), np.ones((3, 2)))])
+    assert Forward(tmp_path).ops[0].shape == [-1, 2]
 
 
 @pytest.mark.parametrize("name", ["a.safetensors", "a.json", "other"])

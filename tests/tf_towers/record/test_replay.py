@@ -357,7 +357,7 @@ def test_shards_of_different_sizes_are_refused(tmp_path, capsys, replayed):
 def test_a_recording_that_starts_later_or_from_a_checkpoint_does_not_begin_the_training(
     tmp_path, slot, counted, skipped, begins
 ):
-    facts = {"combine": "mean", "towers": 1, "precision": "float32", "skipped_steps": skipped}
+    facts = {"combine": "mean", "towers": 1, "precision": "float32", "skipped_steps": skipped, "optimizer": {}}
     writer = TraceWriter(tmp_path / "trace", {"package": "test"}, facts, {"w": {"shape": [2], "kind": "weight"}})
     state = {"var/w": np.zeros(2, np.float32), "slot/accumulator/w": np.array(slot, np.float32)}
     writer.init(state)
