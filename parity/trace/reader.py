@@ -72,16 +72,19 @@ class Trace(object):
 
     def init(self) -> TensorFile:
         """Returns the state before the first step as a lazy `TensorFile`."""
+        self._check_ahead(0)
         return TensorFile(self._path("init.safetensors"))
 
     def step(self, number: int) -> TensorFile:
         """Returns the quantities of step `number` as a lazy `TensorFile`."""
         file = TensorFile(self._path(step_file(number)), self._headers)
-        following = bisect.bisect_right(self.step_numbers, number)
-        if following < len(self.step_numbers):
-            # Steps are mostly read in a row: the next one is checked while this one is judged.
-            check_ahead(self._path(step_file(self.step_numbers[following])))
+        self._check_ahead(bisect.bisect_right(self.step_numbers, number))
         return file
+
+    def _check_ahead(self, following: int) -> None:
+        # Steps are mostly read in a row, from the state before the first: the next one is checked while this one is judged.
+        if following < len(self.step_numbers):
+            check_ahead(self._path(step_file(self.step_numbers[following])))
 
     def table_shape(self, variable: str) -> Tuple[int, ...]:
         """Returns the shape of a variable, of which the rows of a sparse gradient are rows.

@@ -30,7 +30,7 @@ from parity.trace import (
     write_tensors,
 )
 from parity.trace import checksum as of_files
-from parity.trace.checksum import LEAST_AHEAD, ROW, ROWS_AT_ONCE, Checksum, check_ahead, check_file
+from parity.trace.checksum import LEAST_AHEAD, MAPPED_AT_ONCE, ROW, ROWS_AT_ONCE, Checksum, check_ahead, check_file
 
 VARIABLES = {"w": {"shape": [5], "dtype": "float32", "kind": "weight"}}
 DAMAGED = r"this file is damaged: expected the checksum \S+ of (\S+), got [0-9a-f]{8}\. .*record it again"
@@ -158,6 +158,19 @@ def test_the_checksum_is_that_of_the_rows_however_the_bytes_are_cut(size):
         assert checksum.digits() == expected
 
 
+@pytest.mark.parametrize("size", [1, 100, ROW, ROW + 1, MAPPED_AT_ONCE - 1, MAPPED_AT_ONCE, MAPPED_AT_ONCE + ROW + 5])
+@pytest.mark.parametrize("beginning", [b"", b"tower"])
+def test_the_checksum_of_a_mapped_file_is_that_of_its_bytes(tmp_path, size, beginning):
+    data = np.random.default_rng(size).bytes(size)
+    (tmp_path / "x").write_bytes(data)
+    taken = beginning[:size]
+    one, other = Checksum(), Checksum()
+    one.update(taken + data[len(taken) :])
+    with open(tmp_path / "x", "rb") as file:
+        other.map(file, size, taken)
+    assert one.digits() == other.digits()
+
+
 def test_the_checksum_of_written_files_stays_what_it_is(tmp_path):
     write_tensors(tmp_path / "x.safetensors", {"w": np.arange(3, dtype=np.float32)})
     write_json(tmp_path / "x.json", {"steps": 1})
@@ -190,8 +203,10 @@ def test_a_trace_without_checksums_is_read(tmp_path):
 
 
 def test_a_file_is_read_in_full_once_in_a_process_as_long_as_it_is_the_same(tmp_path, monkeypatch):
-    read, as_it_is = [], Checksum.read
-    monkeypatch.setattr(Checksum, "read", lambda self, file: (read.append(file.name), as_it_is(self, file)))
+    read, as_it_is = [], Checksum.map
+    monkeypatch.setattr(
+        Checksum, "map", lambda self, file, *rest: (read.append(file.name), as_it_is(self, file, *rest))
+    )
     path = str(tmp_path / "x.safetensors")
     write_tensors(path, {"w": np.ones(1)})
     for _ in range(2):
