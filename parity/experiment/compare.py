@@ -51,7 +51,7 @@ def compare_traces(
     entries, named = load_mapping(mapping_file) if mapping_file else ({}, {})
     mapping = mapping_of_traces(one, other, entries)
     names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
-    return compare_joined(one, other, Join(mapping, names, other.facts.get("slots", [])), in_detail, tick)
+    return compare_joined(one, other, Join(mapping, names, other.facts.get("slots") or []), in_detail, tick)
 
 
 def compare_joined(one: Trace, other: Trace, join: Join, in_detail: bool = False, tick: Progress = silent) -> Result:

@@ -162,7 +162,7 @@ def _joined(case: Case, candidate: TorchSide, mapping: Mapping, prepared: dict[s
         _give_to_parts(case, candidate, mapping, prepared["variables"])
     names = {str(quantity): Renaming(quantity, entries) for quantity, entries in case.mapping_of.items()}
     slots = candidate.prepare("float32").result()["facts"]["slots"]
-    return Join(mapping, names, slots, prepared["facts"].get("slots", ()))
+    return Join(mapping, names, slots, prepared["facts"].get("slots") or ())
 
 
 def _racing(facts: dict[str, Any]) -> frozenset[str]:

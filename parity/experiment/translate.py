@@ -54,7 +54,7 @@ def translate(
       TraceError: the file is no safetensors file, or there is no such step.
     """
     state = of_file(weights, candidate) if weights else state_after(candidate, step)
-    join, held = Join(mapping, {}, candidate.facts.get("slots", [])), _Held(state)
+    join, held = Join(mapping, {}, candidate.facts.get("slots") or []), _Held(state)
     moved: dict[str, Array] = {}
     missing = []
     for key, text in join.ordered(_of_state(reference)):

@@ -51,7 +51,7 @@ def _components(name: str) -> list[str]:
 
 
 def _meaning(components: list[str]) -> Meaning:
-    *scopes, last = components
+    *scopes, last = components or [""]  # of a name like "/" nothing is left
     stem, number = re.fullmatch(r"(.*?)_?(\d*)", last, re.DOTALL).groups()  # type: ignore[union-attr]
     role = ROLES.get(last) or ROLES.get(stem, "")
     rest = ([number] if number else []) if role else [last]  # "w_1" and "w_2" are of layers 1 and 2

@@ -147,12 +147,12 @@ def fault_of_pass(found: Mapping[str, Any]) -> str:
     return ""
 
 
-UNKNOWN = -1  # a size that a graph leaves open, as those of a batch inside of a loop
+SIZE_LEFT_OPEN = -1  # a size that a graph leaves open, as those of a batch inside of a loop
 
 
 def _is_static_shape(value: Any) -> bool:
     return isinstance(value, list) and is_shape(
-        [0 if type(size) is int and size == UNKNOWN else size for size in value]
+        [0 if type(size) is int and size == SIZE_LEFT_OPEN else size for size in value]
     )
 
 

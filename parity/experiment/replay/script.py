@@ -152,7 +152,7 @@ class Part:
         """
         start = self.before(self.steps[0])
         counts = [value for text, value in start.items() if _without_section(text) == GLOBAL_STEP]
-        if self.facts.get("skipped_steps") or any(int(count) for count in counts):
+        if self.facts.get("skipped_steps") or any(number_of(count, GLOBAL_STEP, self.trace) for count in counts):
             return False
         # One number throughout: what an initialiser of a slot writes.
         filled = [value for value in select(start, "slot").values() if value.size]

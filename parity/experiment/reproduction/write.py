@@ -178,7 +178,7 @@ def _write_update(
         "learning_rate": rate,
     }
     key = parse_key(place.text)
-    partner = slot_partner(slot, recorded.lockstep.candidate64.facts.get("slots", [])) if slot else None
+    partner = slot_partner(slot, recorded.lockstep.candidate64.facts.get("slots") or []) if slot else None
     torch = _filled(
         TORCH_UPDATE,
         model=repr(case.torch.model),

@@ -21,6 +21,12 @@ def test_two_habits_of_writing_a_name_say_the_same(one, other):
     assert meanings([one]) == meanings([other])
 
 
+@pytest.mark.parametrize("name", ["/", ".", "/:0", ""])
+def test_a_name_of_marks_alone_says_nothing(name):
+    (meaning,) = meanings([name])
+    assert not any(meaning.where) and not meaning.role
+
+
 @pytest.mark.parametrize(("one", "other"), [("layer/1/0/w", "layer/10/w"), ("conv1/kernel", "conv2/kernel")])
 def test_other_numbers_say_something_else(one, other):
     assert meanings([one]) != meanings([other])

@@ -1,11 +1,13 @@
 """What a trace says of itself is checked when it is opened, with its type: whoever reads a fact later need not ask."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from support.traces import record
 
+from parity.experiment.compare import compare_traces
 from parity.experiment.sides.densify import DenseTrace
 from parity.trace import Trace, TraceError, TraceWriter, parse_key, read_json, state_after
 from parity.trace.arrays import dense_rows
@@ -52,6 +54,11 @@ def test_a_fact_or_a_variable_of_another_type_is_refused(tmp_path, where, name, 
 def test_facts_that_nobody_reads_may_be_anything_and_those_that_are_not_known_may_be_none(tmp_path):
     facts = {"own": [{"a": None}], "towers": None, "optimizer": None, "losses": None}
     assert described(tmp_path / "trace", lambda meta: meta["facts"].update(facts)).facts["own"]
+
+
+def test_a_trace_whose_slots_are_not_known_is_compared(tmp_path):
+    sides = [described(tmp_path / side, lambda meta: meta["facts"].update(slots=None)) for side in ("a", "b")]
+    assert compare_traces(*(Path(each.directory) for each in sides)).verdict == "same"
 
 
 @pytest.mark.parametrize("numbers", [[0, 0], [1, 0], [0, 1.0], [0, "1"]])

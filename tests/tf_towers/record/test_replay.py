@@ -12,7 +12,7 @@ from parity.experiment.replay.script import parts_of
 from parity.experiment.replay.session import Port, replay
 from parity.report.html.page import as_html
 from parity.report.markdown import as_markdown
-from parity.trace import Trace, TraceWriter
+from parity.trace import Trace, TraceError, TraceWriter
 
 from .conftest import PORTS, SCRIPTS, run_recorded
 
@@ -349,7 +349,6 @@ def test_shards_of_different_sizes_are_refused(tmp_path, capsys, replayed):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("slot", "counted", "skipped", "begins"),
     [([1.0, 1.0], 0, 0, True), ([1.0, 0.5], 0, 0, False), ([1.0, 1.0], 3, 0, False), ([1.0, 1.0], 0, 2, False)],
@@ -365,6 +364,17 @@ def test_a_recording_that_starts_later_or_from_a_checkpoint_does_not_begin_the_t
     writer.close()
     (part,) = parts_of(Trace(tmp_path / "trace"))
     assert part.begins is begins
+
+
+def test_a_count_of_steps_that_is_no_number_is_refused(tmp_path):
+    facts = {"combine": "mean", "towers": 1, "precision": "float32", "optimizer": {}}
+    writer = TraceWriter(tmp_path, {"package": "test"}, facts, {"w": {"shape": [2], "kind": "weight"}})
+    writer.init({"var/w": np.zeros(2, np.float32)})
+    writer.step(0, {"state/global_step": np.zeros(2, np.int64), "grad/w": np.zeros(2, np.float32)})
+    writer.close()
+    (part,) = parts_of(Trace(tmp_path))
+    with pytest.raises(TraceError, match="expected one number as the state.global_step"):
+        _ = part.begins
 
 
 def test_an_update_that_a_script_writes_itself_is_recorded(recorded):

@@ -143,7 +143,7 @@ def _slots(evidence: Evidence, step: int, candidate: bool) -> dict[str, dict[str
     # Slots that are joined to one of the reference's belong to it, whatever they are called in the port.
     joined = {own for slot, values in found.items() if values for own in _own_names(evidence, slot, step)}
     # A slot that only one side has is read from its file.
-    alone = evidence.candidate.facts.get("slots", ()) if candidate else names
+    alone = evidence.candidate.facts.get("slots") or () if candidate else names
     for slot in (slot for slot in alone if slot not in joined and not found.get(slot)):
         values = {name: _alone(evidence, step, slot, name, candidate) for name, _, _ in evidence.pairs(step, "var")}
         found[slot] = {name: value for name, value in values.items() if value is not None}
