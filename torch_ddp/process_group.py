@@ -4,9 +4,9 @@ import contextlib
 import datetime
 import gc
 import importlib
+import multiprocessing
 import os
 import socket
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,8 @@ from torch.distributed.distributed_c10d import Store
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
+from parity.worker.parent import die_with_parent
+from parity.worker.reaper import temporary_folder
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.rank_failures import join_ranks, recorded
 from torch_ddp.rendezvous import fresh_store, shares_store_over_restarts
@@ -207,7 +209,7 @@ def spawn(
     _check_nodes(world_size, nodes, node, rendezvous)
     from torch.multiprocessing.spawn import start_processes
 
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         meeting = rendezvous or (Path(folder) / "meeting").as_uri()
         if rendezvous is None:
             keep_to_this_machine()
@@ -224,6 +226,12 @@ def spawn(
             first,
             Path(folder),
         )
+
+
+def _pid_of_parent() -> int:
+    parent = multiprocessing.parent_process()
+    assert parent is not None and parent.pid is not None  # for this is a process that `spawn` has started
+    return parent.pid
 
 
 def _check_nodes(world_size: int, nodes: int, node: int, rendezvous: str | None) -> None:
@@ -253,6 +261,8 @@ def _spawned(
     arguments: tuple[Any, ...],
     folder: str,
 ) -> None:
+    # Ranks whose parent is killed would train on, and wait for each other in collectives.
+    die_with_parent(_pid_of_parent())
     rank = Rank(first + local_rank, local_rank, world_size)
     record = Path(folder)
     # A failure is put on record before the group is left: leaving makes the others fail, maybe faster.

@@ -87,6 +87,10 @@ def join_ranks(context: Any, first: int, folder: Path) -> None:
                 codes = {index: process.exitcode for index, process in enumerate(processes) if process.exitcode}
         finally:
             _end(processes)
+            # torch's own records, which nobody reads: what is raised here is on record in `folder`.
+            for name in filter(None, getattr(context, "error_files", ())):
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
     if codes and set(codes.values()) == {PREEMPTED}:
         raise SystemExit(PREEMPTED)
     if codes:

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import tempfile
 from pathlib import Path
 
 from parity.cli.output import add_amount, progress
@@ -27,6 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.experiment import keep_golden, open_sides, require_golden_folder, run_case
     from parity.report import report
     from parity.worker.process import fail_together
+    from parity.worker.reaper import temporary_folder
 
     case = load_case(arguments.case, steps=arguments.steps)
     # The nearest to the user first: what is typed, what the shell says, what the case says.
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     golden = arguments.out or case.directory / "golden"
     # Before the run, which takes minutes.
     require_golden_folder(golden)
-    with tempfile.TemporaryDirectory(prefix="parity-bless-") as folder, open_sides(python) as sides:
+    with temporary_folder(prefix="parity-bless-") as folder, open_sides(python) as sides:
         fail_together(*sides.started)
         # In a folder that goes again: of a run only what a port is judged by is kept.
         recorded = Path(folder) / "run"

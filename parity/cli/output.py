@@ -38,7 +38,7 @@ def claimed_folder(out: Path | None) -> Iterator[Path | None]:
     if out is None:
         yield None
         return
-    with _alone_in(out):
+    with alone_in(out):
         _empty("--out", out, _is_of_a_run)
         yield out
 
@@ -58,7 +58,12 @@ def _is_of_a_run(entry: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _alone_in(out: Path) -> Iterator[None]:
+def alone_in(out: Path) -> Iterator[Path]:
+    """Gives a run the folder of --out for itself, made if missing, with what is in it.
+
+    Raises:
+      CommandError: it is no folder, cannot be made, or another run writes to it.
+    """
     from parity.trace import lock_folder
 
     _entries("--out", out)
@@ -70,7 +75,7 @@ def _alone_in(out: Path) -> Iterator[None]:
             "Name another folder, or wait until that has ended."
         ) from None
     try:
-        yield
+        yield out
     finally:
         if held is not None:
             os.close(held)
@@ -262,6 +267,7 @@ def write_report_files(
 
 def write_failure_files(arguments: argparse.Namespace, error: BaseException) -> None:
     """Writes into every file that was asked for why nothing could be compared; what cannot be written is told on stderr."""
+    from parity.report.atomic import forget
     from parity.report.failure import write_failure_to
 
     for name, path in _asked(arguments):
@@ -271,6 +277,8 @@ def write_failure_files(arguments: argparse.Namespace, error: BaseException) -> 
         try:
             write_failure_to(name, error, path)
         except OSError as unwritten:
+            # A report that was written before the failure, or by an earlier run, would be taken for this run's.
+            forget(path)
             print(f"parity: --{name}: expected to write {path}, got: {unwritten.strerror}.", file=sys.stderr)
 
 

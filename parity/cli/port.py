@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parity.cli.output import claim_report_files, progress, reports_on_standard_output, seconds
+from parity.cli.output import alone_in, claim_report_files, progress, reports_on_standard_output, seconds
 from parity.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -54,13 +54,15 @@ def run(arguments: argparse.Namespace) -> int:
     # Before the proof, which takes a while: a file that cannot be written is said now.
     claim_report_files(arguments)
     port = port_of(arguments.trace, arguments.plain)
-    # Before it is proven: should that be stopped, the port is there and says that it is unproven.
-    write_port(port, arguments.out, None, arguments.trace)
-    proof = None
-    if arguments.prove and not port.missing:
-        with progress(arguments.quiet) as tick:
-            proof = prove(port, arguments.trace, arguments.timeout, tick)
-    written = write_port(port, arguments.out, proof, arguments.trace)
+    # For this one alone until it is proven: another would prove what this one writes.
+    with alone_in(arguments.out):
+        # Before it is proven: should that be stopped, the port is there and says that it is unproven.
+        write_port(port, arguments.out, None, arguments.trace)
+        proof = None
+        if arguments.prove and not port.missing:
+            with progress(arguments.quiet) as tick:
+                proof = prove(port, arguments.trace, arguments.timeout, tick)
+        written = write_port(port, arguments.out, proof, arguments.trace)
     if not reports_on_standard_output(arguments):
         _print_files(written, port.plainly)
         if proof is not None:

@@ -75,7 +75,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the script in its interpreter; returns its exit code, or 0 once --steps are recorded."""
     from parity.cli.errors import CommandError
-    from parity.cli.framework_log import FrameworkLog
     from parity.trace import Ownership
 
     program = _program(arguments)
@@ -98,12 +97,19 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"parity: {error}", file=sys.stderr)
         return ExitCode.INCOMPARABLE
     log = Path(f"{os.path.abspath(_out(arguments))}.log")
-    # Of an earlier recording: the file is made again only if there is a message to keep. One that is under way keeps its
-    # own; the recorder in the other process takes the folder anew.
-    with Ownership(_out(arguments)):
+    # From here to the end, and for the recorder in the other process: of two that are started at once into one folder the
+    # second is refused before it has touched anything.
+    with Ownership(_out(arguments)) as ownership:
+        # Of an earlier recording: the file is made again only if there is a message to keep.
         log.unlink(missing_ok=True)
+        return _record_script(command, log, {**os.environ, **ownership.handed_on()})
+
+
+def _record_script(command: list[str], log: Path, environment: dict[str, str]) -> int:
+    from parity.cli.framework_log import FrameworkLog
+
     # Standard output is the script's own; only stderr is read, for TensorFlow's messages are taken out of it.
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment)
     assert process.stderr is not None  # for it is a pipe
     messages = FrameworkLog(process.stderr, log)
     try:

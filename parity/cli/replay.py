@@ -1,6 +1,7 @@
 """Feed a recorded trace to a PyTorch port under DistributedDataParallel, or to a training program as it is; compare."""
 
 import argparse
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from parity.cli.output import (
     add_amount,
     add_report_files,
     add_strict,
+    alone_in,
     claim_report_files,
     progress,
     replayed_level_names,
@@ -96,15 +98,15 @@ def _init(arguments: argparse.Namespace) -> int:
 
 
 def _judged(arguments: argparse.Namespace, replayed: "Callable[..., Result]") -> int:
-    import tempfile
-
     from parity.report import report
+    from parity.worker.reaper import temporary_folder
 
     # Before the run, which takes minutes: a file that cannot be written is said now.
     claim_report_files(arguments)
-    with tempfile.TemporaryDirectory(prefix="parity-replay-") as folder:
-        out = arguments.out or Path(folder)
-        out.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        # For this run alone as a whole: of the traces in it each is locked too, but only while it is written.
+        out = arguments.out and stack.enter_context(alone_in(arguments.out))
+        out = out or Path(stack.enter_context(temporary_folder("parity-replay-")))
         with progress(arguments.quiet) as tick:
             result = replayed(arguments, out, tick)
     write_report_files(arguments, result, str(arguments.trace))

@@ -1,6 +1,5 @@
 """The power of a verdict: bugs planted in the user's own case, and clean repeats of it."""
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +8,7 @@ from parity.case import Case
 from parity.experiment.plant import Planted, plant
 from parity.experiment.session import run_case
 from parity.worker.launch import Sides
+from parity.worker.reaper import temporary_folder
 
 # A momentum shows in the second step; each probe is a whole run of the case, so that more would only cost.
 STEPS = 3
@@ -166,7 +166,7 @@ def prove(
 
 
 def _try(case: Case, probe: Probe, sides: Sides) -> Outcome:
-    with tempfile.TemporaryDirectory(prefix="parity-prove-") as folder:
+    with temporary_folder(prefix="parity-prove-") as folder:
         into = Path(folder) / "port" / case.directory.name
         planted = plant(case, Planted(probe.mutation, probe.size), into, probe.of_the_optimizer)
         result = run_case(planted, sides, levels=("function",))

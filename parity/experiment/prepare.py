@@ -1,7 +1,6 @@
 """Gets both sides of a case ready: joins their variables, and writes what they are fed and where they start."""
 
 import re
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from parity.mapping.states import read_all, translated, translated_batch, write_
 from parity.mapping.trace_map import Join, Renaming
 from parity.trace import Trace, quantity_of, trace_name
 from parity.worker.launch import Sides
+from parity.worker.reaper import temporary_folder
 
 NO_MODE = (
     "inference was not judged, for the tower has no inference mode: write def tower(..., training=True), and return with "
@@ -138,7 +138,7 @@ def map_case(case: Case, sides: Sides, tick: Progress = silent) -> tuple[Mapping
       SideFailed: a side could not do its part.
       MappingError: the variables do not join.
     """
-    with tempfile.TemporaryDirectory(prefix="parity-map-") as folder:
+    with temporary_folder(prefix="parity-map-") as folder:
         out = Path(folder)
         reference = TensorFlowSide(as_declared(case), sides, out / "tf", tick)
         prepared = prepare_both(case, reference, TorchSide(case, sides, out / "torch", tick), out, tick)

@@ -2,8 +2,6 @@
 
 import contextlib
 import functools
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +27,7 @@ from parity.judge.repeatability import Repeat
 from parity.judge.result import Check, DeclaredDifference, Level, Result
 from parity.trace import Trace
 from parity.worker.launch import Sides
+from parity.worker.reaper import temporary_folder
 
 LEVELS = ("function", "float32", "trajectory", "mixed")
 DOUBLE = 'the case trains in float64, which level 1 has decided: precision = "float64"'
@@ -133,15 +132,13 @@ def run_case(
 
 @contextlib.contextmanager
 def _folder_of_traces(out: Path | None, sides: Sides) -> Iterator[Path]:
-    folder = out or Path(tempfile.mkdtemp(prefix="parity-run-"))
-    try:
-        yield folder
-    except Exception:
-        sides.settle()  # they may serve another case, and nothing may write into a folder that is gone
-        raise
-    finally:
-        if out is None:
-            shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.ExitStack() as stack:
+        folder = out or Path(stack.enter_context(temporary_folder("parity-run-")))
+        try:
+            yield folder
+        except Exception:
+            sides.settle()  # they may serve another case, and nothing may write into a folder that is gone
+            raise
 
 
 def _prepare(

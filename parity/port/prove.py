@@ -1,7 +1,6 @@
 """Proves a port that was written, by the replay of the trace that it was written from, and says so in its docstring."""
 
 import ast
-import tempfile
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from parity.port.training.rates import RATE_ARGUMENT
 from parity.trace import GLOBAL_STEP, Trace, quantity_of
 from parity.worker.launch import DEFAULT_SILENCE
 from parity.worker.process import SideProcess
+from parity.worker.reaper import temporary_folder
 
 MODULE, PROGRAM = "port", "train"
 OPTIMIZER, SCHEDULE, AVERAGES_FUNCTION = "optimizer", "schedule", "averages"  # functions of the port
@@ -90,7 +90,7 @@ def prove(port: Port, trace: Path, silence: float, tick: Progress = silent) -> R
       tick: called with how far it is.
     """
     # What is proven is the files as they would be written, and they get their names only once that is known.
-    with tempfile.TemporaryDirectory(prefix="parity-port-") as name:
+    with temporary_folder(prefix="parity-port-") as name:
         write_port(port, Path(name), None, trace)
         return prove_folder(Path(name), trace, silence, tick)
 
@@ -126,7 +126,7 @@ def prove_folder(
     # The recorded rates take the place of what the script feeds.
     modules = {name: RATES_MODULE if function in fed else MODULE for name, function in optimizers.items()}
     schedules |= {name: _fed_schedule(optimizers[name]) for name, module in modules.items() if module == RATES_MODULE}
-    with tempfile.TemporaryDirectory(prefix="parity-proof-") as out:
+    with temporary_folder(prefix="parity-proof-") as out:
         rates = [line for part in parts if modules.get(part.name) == RATES_MODULE for line in _fed(part, optimizers)]
         (Path(out) / f"{RATES_MODULE}.py").write_text("\n".join([f"import {MODULE}", *rates, ""]), encoding="utf-8")
         candidate = session.Port(

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,25 +11,11 @@ from typing import Any
 
 from parity.worker.bootstrap import OurPackages
 from parity.worker.program_request import REQUEST_VARIABLE, ProgramRequest, write_request
+from parity.worker.reaper import ended_when_killed, removed_when_killed
 
 INJECT = os.path.join(OurPackages.root, "torch_ddp", "record", "inject")
 PROGRAM_ENDS_SECONDS = 10.0  # in which a program may end by itself once it is told to
 OUTLIVES_SECONDS = 5.0  # in which processes that outlive the command may end by themselves
-# Holds on until the process at the other end of its stdin is gone, killed it may be, and then ends the program.
-REAPER = """
-import os, shutil, signal, sys, time
-if sys.stdin.read() == "":
-    name, value = sys.argv[1].encode(), sys.argv[2].encode()
-    for pid in [int(each) for each in os.listdir("/proc") if each.isdigit() and int(each) != os.getpid()]:
-        try:
-            with open("/proc/%d/environ" % pid, "rb") as file:
-                if name + b"=" + value in file.read().split(b"\\0"):
-                    os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass
-    time.sleep(0.2)
-    shutil.rmtree(sys.argv[3], ignore_errors=True)
-"""
 
 
 class Program:
@@ -62,18 +47,14 @@ class Program:
         write_request(self._file, request)
         own = dict(os.environ if environment is None else environment)
         # In the program's environment alone, and inherited by all that it starts: by this its processes are known,
-        # whatever session or parent they have by then. The reaper has it as an argument, so that it is none of them.
+        # whatever session or parent they have by then.
         own[REQUEST_VARIABLE] = self._file
         own["PYTHONPATH"] = os.pathsep.join([INJECT, *filter(None, [own.get("PYTHONPATH", "")])])
-        # -S: no site, hence no sitecustomize of anybody's.
-        words = [sys.executable, "-S", "-c", REAPER, REQUEST_VARIABLE, self._file, str(folder)]
-        # In a session of its own: what ends this process's group must not end it first.
-        self._reaper = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(removed_when_killed(str(folder)))
+            stack.enter_context(ended_when_killed(REQUEST_VARIABLE, self._file))
             self._process = subprocess.Popen(list(command), env=own, **streams)
-        except BaseException:
-            self._let_reaper_go()
-            raise
+            self._reaped = stack.pop_all()
 
     def poll(self) -> int | None:
         """Returns the command's exit code, as a shell would say it, or None while it runs."""
@@ -103,14 +84,7 @@ class Program:
             time.sleep(0.02)
             self._process.poll()
         self._process.wait()
-        self._let_reaper_go()
-
-    def _let_reaper_go(self) -> None:
-        assert self._reaper.stdin is not None  # for it is a pipe
-        # Any byte: it kills only where its stdin ends with nothing read.
-        self._reaper.stdin.write(b"ended")
-        self._reaper.stdin.close()
-        self._reaper.wait()
+        self._reaped.close()
 
 
 def _all_processes() -> Iterator[int]:

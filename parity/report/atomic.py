@@ -41,6 +41,13 @@ def appearing(path: Path) -> Iterator[BinaryIO]:
         partial.unlink(missing_ok=True)
 
 
+def forget(path: Path) -> None:
+    """Removes a file that a user named, where it can be removed: no device, no pipe."""
+    with contextlib.suppress(OSError):
+        if not is_stream(path):
+            path.resolve().unlink(missing_ok=True)
+
+
 def is_stream(path: Path) -> bool:
     """Tells whether a path is "-", standard output by another name, a device or a pipe: nothing that can be replaced."""
     if str(path) == STANDARD_OUTPUT:

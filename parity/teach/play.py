@@ -4,7 +4,6 @@ import contextlib
 import math
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 from parity.teach.lessons import Lesson, TeachError, load_module
 from parity.worker import bootstrap
 from parity.worker.process import SideProcess
+from parity.worker.reaper import temporary_folder
 
 LESSON_SILENCE = 120.0  # seconds without an answer
 QUIET = {
@@ -95,7 +95,7 @@ class Players:
 @contextlib.contextmanager
 def open_players(tf_python: str | None, silence: float = LESSON_SILENCE) -> Iterator[Players]:
     """Yields `Players`, and ends their processes in every case."""
-    with tempfile.TemporaryDirectory(prefix="parity-teach-") as folder:
+    with temporary_folder(prefix="parity-teach-") as folder:
         players = Players(tf_python, Path(folder), silence)
         try:
             yield players

@@ -7,7 +7,7 @@ may be sent to the same folder. Neither may write, nor say that the trace is com
 import contextlib
 import os
 import weakref
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 from parity.trace.errors import TraceError
 from parity.trace.safetensors import Path
@@ -16,6 +16,9 @@ try:
     import fcntl
 except ImportError:  # Windows; a second recording into one folder is not noticed there
     fcntl = None  # type: ignore[assignment]
+
+
+HANDED_ON_VARIABLE = "PARITY_TRACE_HANDED_ON"  # names a folder that whoever started this process holds for it
 
 
 class Ownership(object):
@@ -41,6 +44,13 @@ class Ownership(object):
     def held(self) -> bool:
         """Whether this is the process that took it, and not one that was forked from it."""
         return os.getpid() == self._pid
+
+    def handed_on(self) -> Dict[str, str]:
+        """Returns variables for a child's environment: it writes there as this process could, which holds on until it ends.
+
+        Were the folder given up for the child to take, another process could come between.
+        """
+        return {HANDED_ON_VARIABLE: self._directory}
 
     def release(self) -> None:
         """Gives the folder up."""
@@ -86,7 +96,8 @@ class _Lock(object):
 
     def __init__(self, directory: str) -> None:
         self._descriptor: Optional[int] = None
-        self._descriptor = lock_folder(directory)
+        if directory != _handed_on:
+            self._descriptor = lock_folder(directory)
 
     def is_of(self, directory: str) -> bool:
         """Whether this is still the folder of that name, and not one that was removed."""
@@ -104,6 +115,8 @@ class _Lock(object):
         self.close()
 
 
+# Taken out of the environment at once: what this process starts in turn holds nothing by it.
+_handed_on = os.environ.pop(HANDED_ON_VARIABLE, None)
 _locks: "weakref.WeakValueDictionary[str, _Lock]" = weakref.WeakValueDictionary()
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from parity.worker import bootstrap
 from parity.worker.process import SideProcess
 from parity.worker.protocol import FOLDER_VARIABLE
+from parity.worker.reaper import temporary_folder
 
 # Seconds. A right run is silent for longest in its first step, while the graph is built; `--timeout` is for models that
 # take longer. Too long a wait costs time, too short a one ends a run that is right.
@@ -114,7 +114,7 @@ def open_sides(
     """
     with contextlib.ExitStack() as stack:
         # The temporary folder is entered first, so it is removed last: no child writes its log there any more.
-        where = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="parity-")))
+        where = folder or Path(stack.enter_context(temporary_folder(prefix="parity-")))
         logs = where / "logs"
         tf = data = None
         if reference:

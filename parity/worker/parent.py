@@ -9,14 +9,21 @@ import time
 WATCH_SECONDS = 0.5  # between two looks for the parent, where the kernel does not tell of its end
 
 
-def die_with_parent() -> None:
-    """Has this process killed when its parent ends, however that ends."""
-    parent = os.getppid()
+def die_with_parent(parent: int | None = None) -> None:
+    """Has this process killed when its parent ends, however that ends.
+
+    Args:
+      parent: its process id, where it is known from elsewhere: it may be gone already; by default whose child this is.
+    """
+    parent = os.getppid() if parent is None else parent
     try:
         # PR_SET_PDEATHSIG of prctl(2). The parent is the thread that started this process, and not its process: whoever
         # starts one has to be a thread that lives as long.
         set_parent_death_signal = 1
         ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, int(signal.SIGKILL))
+        # It may have ended before, and nothing is told of that.
+        if os.getppid() != parent:
+            os._exit(1)
     except (AttributeError, TypeError, OSError):  # no Linux
         threading.Thread(target=_watch_parent, args=[parent], daemon=True).start()
 

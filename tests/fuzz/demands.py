@@ -149,7 +149,8 @@ def look(guard: Guard, read: Callable[[], Any]) -> Outcome:
         return Outcome("accepted")
     if isinstance(error, BrokenDemand):
         return Outcome("finding", str(error).partition("\n")[0][:200], str(error))
-    if is_bug(error) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+    no_memory = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+    if is_bug(error) or no_memory:
         return Outcome("finding", f"{type(error).__name__} at {_place(error)}", _traceback(error))
     if fault := fault_of_refusal(described(error).message):
         return Outcome("finding", f"{fault} at {_place(error)}", described(error).message[:2000])

@@ -20,7 +20,10 @@ LAYERS = {
 }
 SHARED = (
     "parity.trace",
-    *(f"parity.worker.{name}" for name in ("parent", "protocol", "user_code", "bootstrap", "program_request")),
+    *(
+        f"parity.worker.{name}"
+        for name in ("parent", "protocol", "user_code", "bootstrap", "program_request", "reaper")
+    ),
 )
 MOST_FILES = 20  # in a folder
 

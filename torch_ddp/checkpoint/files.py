@@ -56,18 +56,28 @@ def write_whole(folder: Path, step: int, state: dict[str, Any], keep: int = 2) -
     """
     if keep < 1:
         raise CheckpointError(f"checkpoint: expected to keep at least one, got keep={keep}. Keep the newest.")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint: expected a folder at {folder}, got: {error.strerror}. Save in another folder."
+        ) from error
     _remove_damaged_later(folder, step)
     unfinished = folder / f"step-{step:010d}{SUFFIX_WHILE_WRITING}"
-    with _said_where(unfinished), unfinished.open("wb") as file:
-        torch.save(state, file)
-        file.flush()
-        # Before the rename, or the name could survive a power failure and the content not.
-        os.fsync(file.fileno())
-    # After writing, for it is the file that must load without running code; under a name that nobody resumes from.
-    _refuse_code(unfinished, state)
-    path = folder / f"step-{step:010d}-{_digest(unfinished.read_bytes())}.pt"
-    unfinished.rename(path)
+    try:
+        with _said_where(unfinished), unfinished.open("wb") as file:
+            torch.save(state, file)
+            file.flush()
+            # Before the rename, or the name could survive a power failure and the content not.
+            os.fsync(file.fileno())
+        # After writing, for it is the file that must load without running code; under a name that nobody resumes from.
+        _refuse_code(unfinished, state)
+        path = folder / f"step-{step:010d}-{_digest(unfinished.read_bytes())}.pt"
+        unfinished.rename(path)
+    finally:
+        # What is there of one that was given up, as by Ctrl-C, takes room that others need.
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
     _flush_folder(folder)
     # Old ones go only now, when the new one has its name: at every moment one whole checkpoint is there.
     others = [other for other in _newest_first(folder) if other != path]
@@ -89,9 +99,6 @@ def _said_where(unfinished: Path) -> Iterator[None]:
             raise
         reason = cause.strerror if isinstance(cause, OSError) else "a write that failed"
         written = unfinished.stat().st_size if unfinished.exists() else 0
-        # What is there of it takes room that others need.
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
         raise CheckpointError(
             f"checkpoint: expected to write {unfinished}, got {reason} after {written} bytes. "
             "The older checkpoints are as they were. Make room, or save in another folder."
@@ -149,7 +156,6 @@ def _refuse_code(path: Path, state: dict[str, Any]) -> None:
     unsafe = torch.serialization.get_unsafe_globals_in_checkpoint(path)
     if not unsafe:
         return
-    path.unlink()
     culprits = ", ".join(_unsafe_parts(state)) or "the whole"
     raise CheckpointError(
         f"checkpoint: expected tensors, numbers, strings and containers of them, got {', '.join(sorted(unsafe))} "

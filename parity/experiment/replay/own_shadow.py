@@ -2,7 +2,6 @@
 
 import contextlib
 import shutil
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from parity.trace import (
 )
 from parity.trace.arrays import Array, Tensors
 from parity.worker.failures import SideFailed
+from parity.worker.reaper import temporary_folder
 
 WITHOUT_SECTION = "main"  # as `tf_towers.shadow` has it
 NOT_MEASURED = frozenset(["state", "feed"])
@@ -52,7 +52,7 @@ def make_shadow(recorded: Path, command: Sequence[str], tick: Progress = silent,
     Counterpart: tf_towers.shadow
     """
     part = launched_part(Trace(recorded))
-    with tempfile.TemporaryDirectory(prefix="parity-shadow-") as name:
+    with temporary_folder(prefix="parity-shadow-") as name:
         out = Path(name)
         with contextlib.closing(LaunchedProgram(command, training_of(part), out, silence)) as program:
             replayed = ReplayedPort(part, port_of(part, silence), program, {}, {}, out, tick)

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from parity.judge.result import Result
 from parity.mapping.states import read_all
 from parity.trace import Trace, TraceWriter, write_json
 from parity.trace.bounded import MOST_BYTES_OF_TENSORS, size_of
+from parity.worker.reaper import temporary_folder
 
 OF_THE_PROGRAM = "its own"  # where a port names its functions
 RUNS = "runs"  # folder beside a trace that was recorded like another, with all runs of its program
@@ -86,7 +86,7 @@ def record_like(
     runs = out / RUNS
     # At once: where a launch fails, no older runs are to be taken for this program's.
     shutil.rmtree(runs, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix="parity-like-") as name:
+    with temporary_folder(prefix="parity-like-") as name:
         folder = Path(name)
         with contextlib.closing(LaunchedProgram(command, training_of(part), folder, silence)) as program:
             replay(recorded, port_of(part, silence), mapping_file, folder, tick, side=program)
@@ -130,7 +130,7 @@ def compare_kept(
     """
     part = launched_part(Trace(recorded, whole=False))
     own = candidate / RUNS / MAPPING_OF_RUNS
-    with tempfile.TemporaryDirectory(prefix="parity-compare-") as name:
+    with temporary_folder(prefix="parity-compare-") as name:
         program = KeptProgram(candidate / RUNS, training_of(part), Path(name))
         file = mapping_file or (own if own.is_file() else None)
         result = replay(recorded, port_of(part, 0.0), file, Path(name), tick, in_detail, side=program)

@@ -372,6 +372,21 @@ def test_out_is_one_runs_at_a_time(tmp_path):
         assert list(out.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "words", [["replay", "{trace}", "--torch", "port:Model", "--loss", "port:loss"], ["port", "{trace}"]]
+)
+def test_a_folder_of_a_replay_or_a_port_is_one_runs_at_a_time(tmp_path, capsys, monkeypatch, words):
+    from parity.port.source import program
+
+    trace, out = tmp_path / "trace", tmp_path / "out"
+    monkeypatch.setattr(program, "port_of", lambda *arguments: None)
+    with claimed_folder(out):
+        code, printed, errors = ended(capsys, *[word.format(trace=trace) for word in words], "--out", str(out))
+    assert (code, printed) == (2, "")
+    assert f"parity: --out: expected {out} for this run alone, got another run that writes to it." in errors
+    assert list(out.iterdir()) == []
+
+
 def test_the_folder_of_reproduce_is_emptied_of_an_earlier_reproduction_and_of_nothing_else(tmp_path):
     for name in ("with_tensorflow.py", "with_torch.py", "state_tf.npz", "counters.npz"):
         (tmp_path / name).write_text("old")

@@ -33,6 +33,34 @@ def traces(tmp_path):
     return [str(record(tmp_path / "one")), str(record(tmp_path / "other"))]
 
 
+def test_a_report_that_was_written_goes_where_the_command_fails_and_cannot_say_so_in_it(
+    tmp_path, traces, monkeypatch, capsys
+):
+    from parity.report import failure
+
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device", "page")
+
+    monkeypatch.setattr("parity.report.write_html", full)
+    monkeypatch.setattr(failure, "write_json", full)
+    files = [str(tmp_path / name) for name in ("result.json", "page.html")]
+    assert main(["compare", *traces, "--json", files[0], "--html", files[1]]) == 2
+    assert not (tmp_path / "result.json").exists()
+    assert "parity: --json: expected to write" in capsys.readouterr().err
+
+
+def test_a_lack_of_memory_is_the_machines_and_no_bug(tmp_path, traces, monkeypatch, capsys):
+    def lacking(*arguments, **options):
+        raise MemoryError("Unable to allocate 1 GiB")
+
+    monkeypatch.setattr("parity.report.write_html", lacking)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert main(["compare", *traces, "--html", str(tmp_path / "page.html")]) == 2
+    errors = capsys.readouterr().err
+    assert "parity: expected memory to go on with, got Unable to allocate 1 GiB. Free some and run again." in errors
+    assert "bug" not in errors
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path, traces, kind):
     (tmp_path / "held").mkdir()

@@ -106,6 +106,25 @@ def refused_elsewhere(folder: Path) -> bool:
     return "for one recording alone" in process.communicate(timeout=60)[1]
 
 
+TAKE = (
+    "import os, sys; from parity.trace import Ownership; Ownership(sys.argv[1]); Ownership(sys.argv[1])\n"
+    "print('PARITY_TRACE_HANDED_ON' in os.environ, flush=True)"
+)
+
+
+def test_a_folder_is_handed_on_to_a_child_and_to_nobody_else(tmp_path):
+    with Ownership(tmp_path / "a") as held:
+        variables = {**os.environ, **held.handed_on()}
+        child = elsewhere(TAKE, tmp_path / "a", env=variables, stdout=subprocess.PIPE)
+        assert child.communicate(timeout=60)[0] == "False\n"
+        assert child.returncode == 0
+        assert refused_elsewhere(tmp_path / "a")
+        # Of another folder nothing is said by that.
+        with Ownership(tmp_path / "b"):
+            other = elsewhere(TAKE, tmp_path / "b", env=variables, stderr=subprocess.PIPE)
+            assert "for one recording alone" in other.communicate(timeout=60)[1]
+
+
 def test_a_trace_that_is_closed_is_free(tmp_path):
     writer = TraceWriter(tmp_path / "a", {"package": "test"})
     assert refused_elsewhere(tmp_path / "a")

@@ -89,6 +89,25 @@ def test_a_writer_killed_before_the_rename_leaves_the_older_one(tmp_path):
     assert newest_whole(tmp_path).path == older
 
 
+def test_a_writer_that_is_interrupted_leaves_the_older_one_and_no_half(tmp_path, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    older = write_whole(tmp_path, 1, {"step": 1})
+    monkeypatch.setattr("torch_ddp.checkpoint.files._refuse_code", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path, 2, {"step": 2})
+    assert names(tmp_path) == [older.name]
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+    (tmp_path / "a").write_text("mine")
+    with pytest.raises(
+        CheckpointError, match=r"^checkpoint: expected a folder at .*/a/b, got: Not a directory\. Save in"
+    ):
+        write_whole(tmp_path / "a" / "b", 2, {"step": 2})
+
+
 def test_a_damaged_later_one_gives_way(tmp_path):
     write_whole(tmp_path, 3, {"step": 3}).write_bytes(b"damaged")
     path = write_whole(tmp_path, 2, {"step": 2})
