@@ -204,7 +204,8 @@ def spawn(
     Raises:
       torch.multiprocessing.ProcessRaisedException: with the traceback of the rank that failed first.
       torch.multiprocessing.ProcessExitedException: a rank ended without one: it was killed, or left by itself.
-      TorchDdpError: the numbers do not fit together, or several machines have no rendezvous.
+      TorchDdpError: the numbers do not fit together, several machines have no rendezvous, or there is no room for temporary
+        files.
     """
     _check_nodes(world_size, nodes, node, rendezvous)
     from torch.multiprocessing.spawn import start_processes
@@ -213,6 +214,7 @@ def spawn(
         meeting = rendezvous or (Path(folder) / "meeting").as_uri()
         if rendezvous is None:
             keep_to_this_machine()
+            _require_room(Path(folder))
         # Whole numbers, as `_check_nodes` made sure.
         first, count = node * world_size // nodes, world_size // nodes
         join_ranks(
@@ -226,6 +228,23 @@ def spawn(
             first,
             Path(folder),
         )
+
+
+BYTES_TO_MEET = 65_536  # far more than ranks of one machine write where they meet
+
+
+def _require_room(folder: Path) -> None:
+    # A rank that cannot write there dies with the file locked to the others, who wait for ever, in C++ and past any time-out
+    # (torch 2.13).
+    try:
+        probe = folder / "room"
+        probe.write_bytes(bytes(BYTES_TO_MEET))
+        probe.unlink()
+    except OSError as error:
+        raise TorchDdpError(
+            f"spawn: expected room for {BYTES_TO_MEET} bytes in {folder}, where ranks meet, got: {error.strerror}. "
+            "Make room there, or name another folder in TMPDIR."
+        ) from error
 
 
 def _pid_of_parent() -> int:

@@ -46,8 +46,10 @@ def recorded(folder: Path, rank: int) -> Iterator[None]:
             raise
         # Written under another name and renamed: the parent never reads half a record.
         unfinished = record.with_suffix(".unfinished")
-        unfinished.write_text(f"{time.monotonic_ns()}\n{traceback.format_exc()}", encoding="utf-8")
-        unfinished.rename(record)
+        # On a full disk there is no record: what is raised is the error itself, and not that.
+        with contextlib.suppress(OSError):
+            unfinished.write_text(f"{time.monotonic_ns()}\n{traceback.format_exc()}", encoding="utf-8")
+            unfinished.rename(record)
         raise
 
 

@@ -76,6 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the script in its interpreter; returns its exit code, or 0 once --steps are recorded."""
     from parity.cli.errors import CommandError
     from parity.trace import Ownership
+    from parity.worker.protocol import FOLDER_VARIABLE
+    from parity.worker.reaper import temporary_folder
 
     program = _program(arguments)
     if program:
@@ -99,10 +101,10 @@ def run(arguments: argparse.Namespace) -> int:
     log = Path(f"{os.path.abspath(_out(arguments))}.log")
     # From here to the end, and for the recorder in the other process: of two that are started at once into one folder the
     # second is refused before it has touched anything.
-    with Ownership(_out(arguments)) as ownership:
+    with Ownership(_out(arguments)) as ownership, temporary_folder("parity-record-") as folder:
         # Of an earlier recording: the file is made again only if there is a message to keep.
         log.unlink(missing_ok=True)
-        return _record_script(command, log, {**os.environ, **ownership.handed_on()})
+        return _record_script(command, log, {**os.environ, **ownership.handed_on(), FOLDER_VARIABLE: folder})
 
 
 def _record_script(command: list[str], log: Path, environment: dict[str, str]) -> int:

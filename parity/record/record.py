@@ -14,6 +14,7 @@ from parity.record.report import Report
 from parity.trace import SHADOW_FORWARD
 from parity.trace.writer import clear_trace
 from parity.worker.program_request import ProgramRequest
+from parity.worker.reaper import remove_folder, removed_when_killed
 
 NOT_RECORDED = 2  # the exit code of a program that ended well and of which nothing was recorded, or not all
 FOLLOW_SECONDS = 0.2
@@ -41,7 +42,6 @@ def record_program(
       The command's exit code; 0 once `steps` are recorded; 2 where it ended well and nothing was recorded, or not all, or
       where it hung.
     """
-    report = Report(steps)
     # At once, not when there is a new one: what this program leaves nobody is to take an older trace for.
     clear_trace(out)
     shutil.rmtree(Path(out) / SHADOW_FORWARD, ignore_errors=True)
@@ -49,24 +49,30 @@ def record_program(
     parent = os.path.dirname(os.path.abspath(out))
     os.makedirs(parent, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{os.path.basename(out)}-", dir=parent))
-    try:
-        request = ProgramRequest(str(folder / "ranks"), steps=steps, skip=skip)
-        with contextlib.closing(Program(command, request, folder)) as program:
-            code = _follow(program, report, silence)
-        ranks = read_ranks(request.ranks)
-        whole = ranks.complete and (code == 0 or ranks.enough)
-        if not ranks.steps():
-            report.nothing(ranks, code)
-            with contextlib.suppress(OSError):
-                os.rmdir(out)
-            return code or NOT_RECORDED
-        trace = merge(ranks, out, whole)
-        report.end(trace, whole, ranks, code)
-        if ranks.enough:
-            return 0
-        return code or (0 if whole else NOT_RECORDED)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with removed_when_killed(str(folder)):
+        try:
+            return _recorded(command, out, folder, steps, skip, silence)
+        finally:
+            remove_folder(str(folder))
+
+
+def _recorded(command: Sequence[str], out: str, folder: Path, steps: int | None, skip: int, silence: float) -> int:
+    report = Report(steps)
+    request = ProgramRequest(str(folder / "ranks"), steps=steps, skip=skip)
+    with contextlib.closing(Program(command, request, folder)) as program:
+        code = _follow(program, report, silence)
+    ranks = read_ranks(request.ranks)
+    whole = ranks.complete and (code == 0 or ranks.enough)
+    if not ranks.steps():
+        report.nothing(ranks, code)
+        with contextlib.suppress(OSError):
+            os.rmdir(out)
+        return code or NOT_RECORDED
+    trace = merge(ranks, out, whole)
+    report.end(trace, whole, ranks, code)
+    if ranks.enough:
+        return 0
+    return code or (0 if whole else NOT_RECORDED)
 
 
 def _follow(program: Program, report: Report, silence: float) -> int:

@@ -15,7 +15,7 @@ import threading
 from typing import Any, Iterator, Optional
 
 # Reads what there is to be removed; acts where its stdin ends without a word that all is well.
-PROGRAM = """
+WATCHING = """
 import json, os, shutil, signal, sys, time
 
 def marked(mark):
@@ -86,7 +86,7 @@ class _Reaper(object):
         self._owner, self._held = os.getpid(), 0
         # -S: no site, hence no sitecustomize of anybody's. A session of its own: what ends this process's group must not end
         # it. Its streams are nobody's: a pipe that somebody reads to its end would stay open.
-        command = [sys.executable, "-S", "-c", PROGRAM.replace("SECONDS", repr(SECONDS))]
+        command = [sys.executable, "-S", "-c", WATCHING.replace("SECONDS", repr(SECONDS))]
         try:
             self._process = subprocess.Popen(
                 command,
@@ -147,4 +147,17 @@ def temporary_folder(prefix: Optional[str] = None) -> Iterator[str]:
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
+
+
+def remove_folder(folder: str) -> None:
+    """Removes a folder with all that is in it, as far as that can be done, also by the last handle that is free."""
+    shutil.rmtree(folder, ignore_errors=True)  # holds a handle for each level
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            if os.path.isdir(path) and not os.path.islink(path):
+                remove_folder(path)
+            else:
+                os.unlink(path)
+        os.rmdir(folder)

@@ -73,7 +73,7 @@ MOMENTS = (
     _child("record", "shadow", WRITER, STEP, SHADOW),
     Moment("program", "start", "parity.record.record", "record_program"),
     _child("program", "import", "torch", "", "program.py"),
-    _child("program", "step", WRITER, STEP, "program.py", 2),
+    _child("program", "step", WRITER, STEP, "program.py", 3),
     Moment("program", "merge", "parity.record.merge", "merge"),
     Moment("replay", "start", "parity.experiment.replay.session", "replay"),
     Moment("replay", "judge", "parity.experiment.replay.session", "_judge"),

@@ -12,6 +12,7 @@ from tensorflow.core.util import event_pb2
 from tensorflow.python.framework import tensor_util
 
 from parity.trace.arrays import Array, Tensors
+from parity.worker.protocol import FOLDER_VARIABLE
 from tf_towers.graph.op_types import (
     ABOUT_VARIABLES,
     ASSERTING,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 # the weights after some steps differ in their last bits. So losses and gradients are computed in a run of their
 # own.
 
+_FOLDER = os.environ.pop(FOLDER_VARIABLE, None)  # taken out: it is none of the script's
 BEFORE = "before"
 AFTER = "after"
 INSIDE = "inside"
@@ -271,7 +273,9 @@ class Watch:
 
     def _empty(self) -> str:
         if self._folder is None:
-            self._folder = tempfile.mkdtemp(prefix="tf_towers_draws_")
+            # In a folder of whoever started this process, who removes it also where the script is killed.
+            parent = _FOLDER if _FOLDER and os.path.isdir(_FOLDER) else None
+            self._folder = tempfile.mkdtemp(prefix="tf_towers_draws_", dir=parent)
         # Before every run: what is found there afterwards is of that run alone.
         for each in os.listdir(self._folder):
             shutil.rmtree(os.path.join(self._folder, each), ignore_errors=True)

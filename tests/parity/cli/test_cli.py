@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.cli import main
+from parity.cli import main, record
 from parity.cli.errors import CommandError
 from parity.cli.output import claim_file, claim_reproduction, claimed_folder
 from parity.exit_codes import MEANINGS, TABLE, ExitCode
@@ -385,6 +385,28 @@ def test_a_folder_of_a_replay_or_a_port_is_one_runs_at_a_time(tmp_path, capsys, 
     assert (code, printed) == (2, "")
     assert f"parity: --out: expected {out} for this run alone, got another run that writes to it." in errors
     assert list(out.iterdir()) == []
+
+
+TAKE = "import sys; from parity.trace import Ownership; Ownership(sys.argv[1])"
+
+
+def test_a_recording_has_its_folder_from_before_its_script_starts(tmp_path, capsys, monkeypatch):
+    (tmp_path / "script.py").write_text("")
+    taken, out = [], str(tmp_path / "out")
+
+    def started(command, log, environment):
+        for variables in (os.environ, environment):
+            words = [sys.executable, "-c", TAKE, out]
+            done = subprocess.run(
+                words, env={**variables, "PYTHONPATH": str(ROOT)}, capture_output=True, timeout=60, check=False
+            )
+            taken.append(done.returncode)
+        assert os.path.isdir(environment["PARITY_SIDE_FOLDER"])
+        return 0
+
+    monkeypatch.setattr(record, "_record_script", started)
+    assert ended(capsys, "record", "--out", out, "--", str(tmp_path / "script.py"))[0] == 0
+    assert taken == [1, 0]  # another's, and that of the script's own process
 
 
 def test_the_folder_of_reproduce_is_emptied_of_an_earlier_reproduction_and_of_nothing_else(tmp_path):

@@ -123,6 +123,28 @@ def test_a_folder_is_given_where_no_process_can_be_started(monkeypatch):
     assert not Path(folder).exists()
 
 
+def test_a_folder_goes_with_the_last_handle_that_is_free(tmp_path):
+    program = (
+        "import os, resource, sys\nfrom parity.worker.reaper import temporary_folder\n"
+        "with temporary_folder('parity-') as folder:\n"
+        "    os.makedirs(folder + '/a/b/c')\n"
+        "    open(folder + '/a/b/c/file', 'w').close()\n"
+        "    os.symlink(sys.argv[1], folder + '/a/link')\n"
+        "    lowest = os.open('/', os.O_RDONLY)\n"
+        "    os.close(lowest)\n"
+        "    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, lowest + 1))\n"
+    )
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").touch()
+    (tmp_path / "temporary").mkdir()
+    command = [sys.executable, "-c", program, str(tmp_path / "mine")]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [*(tmp_path / "temporary").iterdir()] == []
+    assert (tmp_path / "mine" / "file").exists()
+
+
 def test_a_folder_goes_behind_a_block_that_fails():
     with pytest.raises(KeyError), temporary_folder() as folder:
         raise KeyError
