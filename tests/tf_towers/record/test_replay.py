@@ -373,7 +373,7 @@ def test_a_count_of_steps_that_is_no_number_is_refused(tmp_path):
     writer.step(0, {"state/global_step": np.zeros(2, np.int64), "grad/w": np.zeros(2, np.float32)})
     writer.close()
     (part,) = parts_of(Trace(tmp_path))
-    with pytest.raises(TraceError, match="expected one number as the state.global_step"):
+    with pytest.raises(TraceError, match=r"expected one number as the state.global_step"):
         _ = part.begins
 
 
