@@ -1,5 +1,6 @@
 """Passes on what a script prints on stderr, and keeps TensorFlow's own messages in a file instead."""
 
+import contextlib
 import os
 import re
 import selectors
@@ -84,13 +85,21 @@ class FrameworkLog:
         return expected is not None and (expected is TO_A_BLANK_LINE or expected.match(line) is not None)
 
     def _keep(self, line: bytes) -> None:
-        self.lines += 1
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        # Opened anew for each line: messages are few, and none is lost where the process is killed.
-        with self._path.open("ab") as file:
-            file.write(line)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            # Opened anew for each line: messages are few, and none is lost where the process is killed.
+            with self._path.open("ab") as file:
+                file.write(line)
+        except OSError:
+            self._pass(
+                line
+            )  # a full disk: nothing of it is lost, and the pipe is read on, or the script would wait for ever
+        else:
+            self.lines += 1
 
     def _pass(self, text: bytes) -> None:
-        sys.stderr.buffer.write(text)
-        # At once: a progress bar or a question has to appear when the script writes it.
-        sys.stderr.buffer.flush()
+        # Where nobody takes it the pipe is read on all the same, or the script would wait for ever to write.
+        with contextlib.suppress(OSError):
+            sys.stderr.buffer.write(text)
+            # At once: a progress bar or a question has to appear when the script writes it.
+            sys.stderr.buffer.flush()

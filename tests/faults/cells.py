@@ -74,8 +74,10 @@ class Cell:
             return {128 + signal.SIGKILL} if command == "program" else {2}
         if fault == "child-frozen":
             return {2}
-        # Done in spite of it, or said why not. A script that is recorded has exit codes of its own.
-        return {0, 1, 2} if command in ("record", "program") else {0, 2}
+        # Done in spite of it, or said why not. A script that is recorded has exit codes of its own, and its framework aborts
+        # for want of memory.
+        aborts = {128 + signal.SIGABRT} if "memory" in fault else set()
+        return {0, 1, 2} | aborts if command in ("record", "program") else {0, 2}
 
 
 def _codes_of_training(fault: str, moment: str) -> set[int]:

@@ -41,8 +41,7 @@ def _record(parsed: argparse.Namespace) -> int:
     ending = _Ending()
 
     def enough() -> None:
-        _close(recorder, parsed, whole=True)
-        ending.leave(0)
+        ending.leave(0 if _close(recorder, parsed, whole=True) else NOT_RECORDED)
 
     def failed(error: BaseException) -> None:
         print_failure(error)
@@ -74,8 +73,8 @@ def _record(parsed: argparse.Namespace) -> int:
         _wait_for_threads()
     except KeyboardInterrupt:
         code = 130
-    _close(recorder, parsed, whole=code == 0)
-    return code or (0 if recorder.recorded and not recorder.failed else NOT_RECORDED)
+    written = _close(recorder, parsed, whole=code == 0)
+    return code or (0 if written and recorder.recorded and not recorder.failed else NOT_RECORDED)
 
 
 def _wait_for_threads() -> None:
@@ -87,14 +86,21 @@ def _wait_for_threads() -> None:
         others[0].join()
 
 
-def _close(recorder: "Recorder", parsed: argparse.Namespace, whole: bool) -> None:
-    from tf_towers.record.report import print_report, print_shadow
+def _close(recorder: "Recorder", parsed: argparse.Namespace, whole: bool) -> bool:
+    """Ends the recording and says what there is of it; returns whether what was to be written could be."""
+    from tf_towers.record.report import print_failure, print_report, print_shadow
     from tf_towers.record.script import compute_shadow
 
-    written = recorder.finish(whole=whole)
+    try:
+        written = recorder.finish(whole=whole)
+    except OSError as error:
+        # A full disk: the script has done its work, and the trace says that it is not complete.
+        print_failure(error)
+        return False
     print_report(recorder, parsed.out, whole=whole)
     if written and recorder.recorded and parsed.shadow:
         print_shadow(compute_shadow(parsed.out))
+    return True
 
 
 class Enough(BaseException):

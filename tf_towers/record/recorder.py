@@ -135,13 +135,18 @@ class Recorder:
 
         Returns:
           Whether there is a trace.
+
+        Raises:
+          OSError: it cannot be written any more; it stays incomplete.
         """
         self._patches.undo()
         self.calls.remove()
         self._watch.close()
-        if whole and not self.failed and self._trace.begun:
-            self._trace.close(self._so_far())
-        self._ownership.release()
+        try:
+            if whole and not self.failed and self._trace.begun:
+                self._trace.close(self._so_far())
+        finally:
+            self._ownership.release()
         return self._trace.begun
 
     def _watched_run(self, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,5 +1,6 @@
 """Runs a script as main, and reads its numbers as its author wrote them."""
 
+import contextlib
 import os
 import runpy
 import subprocess
@@ -41,7 +42,11 @@ def compute_shadow(out: str) -> str:
     ended = f"shadow: none: {lines[-1] if lines else f'it ended with status {done.returncode}'}"
     if not os.path.exists(os.path.join(out, SHADOW_FILE)):
         # Killed, say for memory: nobody is to be told to make what cannot be made.
-        write_json(os.path.join(out, SHADOW_FILE), {"made": False, "reason": f"{ended}. Level 2 only can be judged."})
+        # Where even that cannot be written the line that is returned says what was wrong.
+        with contextlib.suppress(OSError):
+            write_json(
+                os.path.join(out, SHADOW_FILE), {"made": False, "reason": f"{ended}. Level 2 only can be judged."}
+            )
     return ended
 
 

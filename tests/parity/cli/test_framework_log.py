@@ -1,7 +1,9 @@
 """TensorFlow's own messages go to a file; what a script prints passes, at once and as it is."""
 
+import io
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -68,3 +70,29 @@ def test_without_messages_there_is_no_file(pipe):
     write.close()
     log.close()
     assert not path.exists()
+
+
+def test_messages_that_cannot_be_kept_pass(pipe, capfdbinary):
+    log, write, path = pipe
+    path.parent.write_text("a file where the folder comes")
+    write.write(NOISE + SAID)
+    write.close()
+    log.close()
+    assert capfdbinary.readouterr().err == NOISE + SAID
+    assert log.lines == 0
+
+
+def test_a_pipe_is_read_on_where_nobody_takes_what_is_in_it(pipe, monkeypatch):
+    log, write, _ = pipe
+    # As the process's own: what it could not write is tried again when it is closed, and nobody closes that.
+    full = os.open("/dev/full", os.O_WRONLY)
+    buffer = io.BufferedWriter(io.FileIO(full, "wb", closefd=False), 16)
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.stderr", SimpleNamespace(buffer=buffer))
+        for _ in range(4):
+            write.write(SAID * 1000)  # more than a pipe holds
+        write.close()
+        log.close()
+    assert not log._thread.is_alive()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), full)
+    buffer.close()

@@ -246,6 +246,12 @@ def test_what_became_of_the_shadow_is_told_and_written_down(tf, tmp_path, code, 
         assert read_json(str(file)) == (kept if isinstance(kept, dict) else {"made": False, "reason": kept})
 
 
+def test_what_became_of_the_shadow_is_told_where_it_cannot_be_written_down(tf, tmp_path):
+    out = tmp_path / "gone"
+    assert tf(_shadowed, out=str(out), code=1, said="no room\n", made=None)["told"] == "shadow: none: no room"
+    assert not out.exists()
+
+
 def _rates(names):
     from types import SimpleNamespace
 
