@@ -1,6 +1,7 @@
 """The exit codes of the command line: what each says, in one place."""
 
 import enum
+import errno
 
 
 class ExitCode(enum.IntEnum):
@@ -22,4 +23,15 @@ MEANINGS = {
     ExitCode.INTERNAL_ERROR: "a bug here, with its traceback in a file",
     ExitCode.INTERRUPTED: "interrupted, by Ctrl-C or a cancelled job",
 }
+
+
+def lacks_memory(error: BaseException | None) -> bool:
+    """Whether an exception was raised for want of memory, or while one was handled that was."""
+    while error is not None:
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 TABLE = "; ".join(f"{code.value} {meaning}" for code, meaning in MEANINGS.items())

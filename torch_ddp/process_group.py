@@ -20,7 +20,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from parity.worker.parent import die_with_parent
-from parity.worker.reaper import temporary_folder
+from parity.worker.reaper import ended_when_killed, temporary_folder
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.rank_failures import join_ranks, recorded
 from torch_ddp.rendezvous import fresh_store, shares_store_over_restarts
@@ -217,17 +217,33 @@ def spawn(
             _require_room(Path(folder))
         # Whole numbers, as `_check_nodes` made sure.
         first, count = node * world_size // nodes, world_size // nodes
-        join_ranks(
-            start_processes(  # type: ignore[no-untyped-call]
-                _spawned,
-                (first, function, world_size, meeting, backend, timeout, arguments, folder),
-                nprocs=count,
-                join=False,
-                start_method="spawn",
-            ),
-            first,
-            Path(folder),
-        )
+        # What a rank has not come to yet, such as a line of ours while it imports torch, cannot tie it to this process.
+        with ended_when_killed(RANKS_VARIABLE, folder):
+            with _in_environment(RANKS_VARIABLE, folder):
+                started = start_processes(  # type: ignore[no-untyped-call]
+                    _spawned,
+                    (first, function, world_size, meeting, backend, timeout, arguments, folder),
+                    nprocs=count,
+                    join=False,
+                    start_method="spawn",
+                )
+            join_ranks(started, first, Path(folder))
+
+
+RANKS_VARIABLE = "TORCH_DDP_RANKS_OF"  # in the environment of what `spawn` starts, by which that is known
+
+
+@contextlib.contextmanager
+def _in_environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 BYTES_TO_MEET = 65_536  # far more than ranks of one machine write where they meet

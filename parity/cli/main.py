@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from parity import __version__
 from parity.cli import bless, compare, doctor, explain, map, port, record, replay, run, show, teach
-from parity.exit_codes import TABLE, ExitCode
+from parity.exit_codes import TABLE, ExitCode, lacks_memory
 
 
 class Command(NamedTuple):
@@ -62,6 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as error:
+        if lacks_memory(error):  # not even enough to import what says so
+            with contextlib.suppress(OSError):
+                os.write(2, b"parity: expected memory to go on with, got none. Free some and run again.\n")
+            return ExitCode.INCOMPARABLE
         # What failed was to say what failed: left to Python it would end with 1, which says "different".
         with contextlib.suppress(OSError):
             traceback.print_exception(error)

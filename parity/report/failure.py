@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from parity.exit_codes import lacks_memory
 from parity.judge.result import Level, Result
 from parity.report.console import open_console
 from parity.report.html.page import write_html
@@ -64,8 +65,9 @@ def described(error: BaseException, verdict: bool = True) -> Failure:
         return Failure(
             bounded(f"expected to read or write{where}, got: {error.strerror or error}. Fix that and run again.")
         )
-    if isinstance(error, MemoryError):
-        return Failure(f"expected memory to go on with, got {bounded(str(error)) or 'none'}. Free some and run again.")
+    if lacks_memory(error):
+        got = bounded(str(error)) if isinstance(error, MemoryError) else ""
+        return Failure(f"expected memory to go on with, got {got or 'none'}. Free some and run again.")
     whole = "".join(traceback.format_exception(error))
     got = f"expected to finish, got {type(error).__name__}: {error}. This is a bug here: report it."
     return Failure(bounded(got), "", whole)
@@ -73,7 +75,7 @@ def described(error: BaseException, verdict: bool = True) -> Failure:
 
 def is_bug(error: BaseException) -> bool:
     """Whether an exception is neither a refusal, nor the machine's, nor an interrupt: its traceback is to be reported."""
-    return not (is_refusal(error) or isinstance(error, (OSError, MemoryError, KeyboardInterrupt)))
+    return not (is_refusal(error) or isinstance(error, (OSError, KeyboardInterrupt)) or lacks_memory(error))
 
 
 def print_failure(error: BaseException, verdict: bool = True) -> None:

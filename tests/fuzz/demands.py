@@ -1,7 +1,6 @@
 """What is demanded of whoever reads an input: a value or a refusal, in time, in bounds, and nothing done on the way."""
 
 import contextlib
-import errno
 import io
 import os
 import resource
@@ -13,8 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from parity.exit_codes import lacks_memory
 from parity.report.failure import described, is_bug
 from parity.trace.escape import printable
+from parity.worker.protocol import is_refusal
 
 ROOT, HERE = Path(__file__).parents[2], str(Path(__file__).parent)
 MOST_SECONDS = 10.0
@@ -149,8 +150,7 @@ def look(guard: Guard, read: Callable[[], Any]) -> Outcome:
         return Outcome("accepted")
     if isinstance(error, BrokenDemand):
         return Outcome("finding", str(error).partition("\n")[0][:200], str(error))
-    no_memory = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-    if is_bug(error) or no_memory:
+    if is_bug(error) or (lacks_memory(error) and not is_refusal(error)):
         return Outcome("finding", f"{type(error).__name__} at {_place(error)}", _traceback(error))
     if fault := fault_of_refusal(described(error).message):
         return Outcome("finding", f"{fault} at {_place(error)}", described(error).message[:2000])

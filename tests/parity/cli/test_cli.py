@@ -1,5 +1,6 @@
 """The command line: its words, its help, its exit codes."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from parity.cli import main, record
 from parity.cli.errors import CommandError
 from parity.cli.output import claim_file, claim_reproduction, claimed_folder
-from parity.exit_codes import MEANINGS, TABLE, ExitCode
+from parity.exit_codes import MEANINGS, TABLE, ExitCode, lacks_memory
 from parity.judge.result import Level, Result
 from parity.trace import TraceWriter
 
@@ -385,6 +386,29 @@ def test_a_folder_of_a_replay_or_a_port_is_one_runs_at_a_time(tmp_path, capsys, 
     assert (code, printed) == (2, "")
     assert f"parity: --out: expected {out} for this run alone, got another run that writes to it." in errors
     assert list(out.iterdir()) == []
+
+
+def lacking(*arguments):
+    try:
+        raise MemoryError
+    except MemoryError:
+        raise ValueError("seek of closed file") from None
+
+
+def test_a_lack_of_memory_is_said_where_there_is_none_to_say_it_with(capfd, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("parity.cli.main"), "_failed", lacking)
+    assert main(["show", "no such trace"]) == 2
+    assert capfd.readouterr().err == "parity: expected memory to go on with, got none. Free some and run again.\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "lacks"),
+    [(MemoryError(), True), (OSError(12, "x"), True), (OSError(28, "x"), False), (ValueError(), False)],
+)
+def test_a_lack_of_memory_is_known_by_what_an_error_came_from(error, lacks):
+    later = ValueError("later")
+    later.__context__ = error
+    assert [lacks_memory(each) for each in (error, later)] == [lacks, lacks]
 
 
 TAKE = "import sys; from parity.trace import Ownership; Ownership(sys.argv[1])"
