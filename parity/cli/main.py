@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import difflib
 import io
+import mmap
 import os
 import signal
 import sys
@@ -47,6 +48,7 @@ COMMANDS = [
 PLANNED_VERBS = {
     "scan": "Read the legacy source by hand",
 }
+RESERVED_BYTES = 64 << 20  # what it takes to write all reports, their imports included
 GIVE_VERDICTS = frozenset(["run", "replay", "compare"])  # they say "verdict: incomparable" where they fail
 
 
@@ -89,7 +91,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         return ExitCode.INCOMPARABLE
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does: a name in an old locale ends no report
-    with escaped_streams(data=reports_on_standard_output(parsed)):
+    # Addresses and no memory, for no page of it is touched: without them nothing could say that there is no more to be had.
+    reserve = mmap.mmap(-1, RESERVED_BYTES)
+    with escaped_streams(data=reports_on_standard_output(parsed)), contextlib.closing(reserve):
         try:
             with _ended_as_interrupted(), _reader_may_leave():
                 code = int(parsed.run(parsed))
@@ -100,6 +104,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         except KeyboardInterrupt as interrupt:
             return _failed(parsed, interrupt)
         except Exception as error:
+            reserve.close()
             return _failed(parsed, error)
 
 

@@ -268,18 +268,20 @@ def write_report_files(
 def write_failure_files(arguments: argparse.Namespace, error: BaseException) -> None:
     """Writes into every file that was asked for why nothing could be compared; what cannot be written is told on stderr."""
     from parity.report.atomic import forget
-    from parity.report.failure import write_failure_to
 
     for name, path in _asked(arguments):
         # A file that is itself the reason cannot say so.
         if str(error).startswith(f"--{name}: "):
             continue
         try:
+            from parity.report.failure import write_failure_to
+
             write_failure_to(name, error, path)
-        except OSError as unwritten:
+        except (OSError, MemoryError) as unwritten:
             # A report that was written before the failure, or by an earlier run, would be taken for this run's.
             forget(path)
-            print(f"parity: --{name}: expected to write {path}, got: {unwritten.strerror}.", file=sys.stderr)
+            why = unwritten.strerror if isinstance(unwritten, OSError) else "no memory"
+            print(f"parity: --{name}: expected to write {path}, got: {why}.", file=sys.stderr)
 
 
 def reports_on_standard_output(arguments: argparse.Namespace) -> bool:

@@ -33,13 +33,14 @@ def traces(tmp_path):
     return [str(record(tmp_path / "one")), str(record(tmp_path / "other"))]
 
 
+@pytest.mark.parametrize("why", [OSError(28, "No space left on device", "page"), MemoryError()])
 def test_a_report_that_was_written_goes_where_the_command_fails_and_cannot_say_so_in_it(
-    tmp_path, traces, monkeypatch, capsys
+    tmp_path, traces, monkeypatch, capsys, why
 ):
     from parity.report import failure
 
     def full(*arguments, **options):
-        raise OSError(28, "No space left on device", "page")
+        raise why
 
     monkeypatch.setattr("parity.report.write_html", full)
     monkeypatch.setattr(failure, "write_json", full)
