@@ -91,9 +91,8 @@ class FrameworkLog:
             with self._path.open("ab") as file:
                 file.write(line)
         except OSError:
-            self._pass(
-                line
-            )  # a full disk: nothing of it is lost, and the pipe is read on, or the script would wait for ever
+            # A full disk: nothing of it is lost, and the pipe is read on, or the script would wait for ever.
+            self._pass(line)
         else:
             self.lines += 1
 
