@@ -5,11 +5,12 @@ import os
 import signal
 import threading
 import time
+from typing import Optional
 
 WATCH_SECONDS = 0.5  # between two looks for the parent, where the kernel does not tell of its end
 
 
-def die_with_parent(parent: int | None = None) -> None:
+def die_with_parent(parent: Optional[int] = None) -> None:
     """Has this process killed when its parent ends, however that ends.
 
     Args:

@@ -10,6 +10,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from support.signals import take_hangups
 from support.tiny_case import processes_with
 
 from parity.worker import bootstrap
@@ -38,7 +39,9 @@ def begun(tmp_path):
     started = []
 
     def begin(*words):
-        process = subprocess.Popen([sys.executable, *words], env=environment, cwd=tmp_path, start_new_session=True)
+        process = subprocess.Popen(
+            [sys.executable, *words], env=environment, cwd=tmp_path, start_new_session=True, preexec_fn=take_hangups
+        )
         started.append(process)
         deadline = time.monotonic() + 120
         while not reached.exists() and process.poll() is None and time.monotonic() < deadline:

@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from support.signals import take_hangups
 from support.tiny_case import processes_with
 
 from parity.worker import reaper
@@ -50,7 +51,14 @@ def begun(tmp_path):
     def begin(rest, *words):
         environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
         command = [sys.executable, "-c", HOLD.format(rest), str(tmp_path / "own"), *words]
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            preexec_fn=take_hangups,
+        )
         started.append(process)
         assert process.stdout.readline() == "held\n"
         return process, tmp_path / "temporary", tmp_path / "own"
@@ -93,7 +101,8 @@ def test_a_process_that_ends_by_itself_removes_its_own_and_no_more(begun):
     assert own.is_dir()
 
 
-def test_one_process_looks_on_while_there_is_a_folder_and_none_afterwards(tmp_path):
+def test_one_process_looks_on_while_there_is_a_folder_and_none_afterwards(tmp_path, monkeypatch):
+    monkeypatch.setattr(reaper, "_reaper", reaper._Reaper())  # this process may hold folders for other tests
     with temporary_folder("parity-test-") as one:
         first = reaper._reaper._process
         with removed_when_killed(str(tmp_path)):
@@ -117,6 +126,7 @@ def test_a_fork_leaves_its_parents_folders_alone():
 
 
 def test_a_folder_is_given_where_no_process_can_be_started(monkeypatch):
+    monkeypatch.setattr(reaper, "_reaper", reaper._Reaper())
     monkeypatch.setattr(reaper.sys, "executable", "/no/such/python")
     with temporary_folder("parity-test-") as folder:
         assert Path(folder).is_dir()
