@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from typing import Any, Iterator, Optional
+from typing import Any, ContextManager, Iterator, Optional
 
 # Reads what there is to be removed; acts where its stdin ends without a word that all is well.
 WATCHING = """
@@ -117,26 +117,23 @@ class _Reaper(object):
 _reaper = _Reaper()
 
 
-@contextlib.contextmanager
-def removed_when_killed(folder: str) -> Iterator[None]:
+def removed_when_killed(folder: str) -> ContextManager[None]:
     """Has a folder removed if this process is killed within the block."""
-    folder = os.path.abspath(folder)
-    _reaper.tell("folder", folder, True)
-    try:
-        yield
-    finally:
-        _reaper.tell("folder", folder, False)
+    return _told("folder", os.path.abspath(folder))
+
+
+def ended_when_killed(name: str, value: str) -> ContextManager[None]:
+    """Has the processes that have a variable in their environment killed if this process is killed within the block."""
+    return _told("mark", "%s=%s" % (name, value))
 
 
 @contextlib.contextmanager
-def ended_when_killed(name: str, value: str) -> Iterator[None]:
-    """Has the processes that have a variable in their environment killed if this process is killed within the block."""
-    mark = "%s=%s" % (name, value)
-    _reaper.tell("mark", mark, True)
+def _told(kind: str, value: str) -> Iterator[None]:
+    _reaper.tell(kind, value, True)
     try:
         yield
     finally:
-        _reaper.tell("mark", mark, False)
+        _reaper.tell(kind, value, False)
 
 
 @contextlib.contextmanager
