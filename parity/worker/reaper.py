@@ -119,16 +119,16 @@ _reaper = _Reaper()
 
 def removed_when_killed(folder: str) -> ContextManager[None]:
     """Has a folder removed if this process is killed within the block."""
-    return _told("folder", os.path.abspath(folder))
+    return _reported("folder", os.path.abspath(folder))
 
 
 def ended_when_killed(name: str, value: str) -> ContextManager[None]:
     """Has the processes that have a variable in their environment killed if this process is killed within the block."""
-    return _told("mark", "%s=%s" % (name, value))
+    return _reported("mark", "%s=%s" % (name, value))
 
 
 @contextlib.contextmanager
-def _told(kind: str, value: str) -> Iterator[None]:
+def _reported(kind: str, value: str) -> Iterator[None]:
     _reaper.tell(kind, value, True)
     try:
         yield
