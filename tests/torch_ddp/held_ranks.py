@@ -6,6 +6,8 @@ import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from support.device import put_tensors_there
+
 from torch_ddp.process_group import Rank, process_group
 
 ANSWER_WITHIN = 120.0
@@ -56,6 +58,7 @@ class HeldRanks:
 
 
 def _serve(rank: Rank, meeting: str, pipe: Connection) -> None:
+    put_tensors_there()
     with process_group(rank, "gloo", meeting, COLLECTIVE_WITHIN):
         while True:
             try:

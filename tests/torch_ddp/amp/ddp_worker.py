@@ -5,12 +5,14 @@ from functools import partial
 from itertools import product
 
 import torch
+from support.device import put_tensors_there
 from torch import nn
 
 from torch_ddp import Rank, amp, parallel, process_group
 
 from .linear_models import LEVELS, Product, sgd
 
+put_tensors_there()
 X = torch.tensor([0.5, 1.0])
 STEPS = 3
 PLANS = ("plain", "no_sync", "bucket_view", "overflow")

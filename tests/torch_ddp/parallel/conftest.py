@@ -1,5 +1,6 @@
 import pytest
 import torch
+from support.device import on_device
 
 from .rank_pool import RankPool
 
@@ -20,10 +21,18 @@ def three_ranks():
     pool.close()
 
 
-@pytest.fixture(params=[2, 3], ids=["2 ranks", "3 ranks"])
+@pytest.fixture(scope="session")
+def nccl_rank():
+    """Calls a function on one rank over NCCL: a GPU has one rank at most."""
+    pool = RankPool(1, "nccl")
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(params=["two_ranks", "three_ranks", *(["nccl_rank"] if on_device() else [])])
 def ranks(request):
-    """Two ranks, then three."""
-    return request.getfixturevalue("two_ranks" if request.param == 2 else "three_ranks")
+    """Two ranks, then three; on a GPU one over NCCL too."""
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(autouse=True)

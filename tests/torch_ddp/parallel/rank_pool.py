@@ -76,10 +76,12 @@ class RankPool:
 
 def _serve(pipe: Any, rank: int, world_size: int, meeting: str, backend: str) -> None:
     import torch
+    from support.device import put_tensors_there
 
     from torch_ddp.process_group import Rank, process_group
 
     torch.set_num_threads(1)
+    put_tensors_there()
     with process_group(Rank(rank, rank, world_size), backend, meeting, COLLECTIVE_SECONDS) as who:
         while True:
             try:
