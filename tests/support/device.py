@@ -1,8 +1,8 @@
 """Tests of torch_ddp on a GPU: `PARITY_TEST_DEVICE=cuda python -m pytest tests/torch_ddp` has what tests make live there.
 
-Tensors that a test makes without naming a device, and arrays that it turns into tensors, are on the device; arrays that it
-takes of tensors come back. Code under test gets no help: what mixes devices or takes numpy arrays of tensors on a GPU fails.
-Without the variable nothing here does anything.
+Tensors that a test makes without naming a device, and arrays that it turns into tensors, are on the device, with the numbers
+that they have on the CPU; arrays that it takes of tensors come back. Code under test gets no help: what mixes devices or
+takes numpy arrays of tensors on a GPU fails. Without the variable nothing here does anything.
 """
 
 import functools
@@ -52,13 +52,10 @@ def put_tensors_there() -> None:
     for name in ("numpy", "__array__"):
         setattr(torch.Tensor, name, _moved_back(getattr(torch.Tensor, name)))
 
-    plain: Any = torch.Generator
-
-    class Generator(plain):  # type: ignore[misc]
-        def __new__(cls, device: object = "cuda") -> Any:
-            return plain.__new__(cls, device=device)
-
-    torch.Generator = Generator  # type: ignore[misc]
+    for name in ("rand", "randn", "randint", "randperm", "normal"):
+        setattr(torch, name, _drawn(getattr(torch, name)))
+    for name in ("uniform_", "normal_"):
+        setattr(torch.Tensor, name, _filled(getattr(torch.Tensor, name)))
     _is_there = True
 
 
@@ -85,6 +82,28 @@ def _moved_back(method: Callable[..., Any]) -> Callable[..., Any]:
         return method(self.cpu() if _in_tests() else self, *arguments, **options)
 
     return back
+
+
+def _drawn(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Draws what a test draws on the CPU: the same numbers on every device."""
+
+    @functools.wraps(function)
+    def drawn(*arguments: Any, **options: Any) -> Any:
+        if not _in_tests() or "device" in options:
+            return function(*arguments, **options)
+        return function(*arguments, device="cpu", **options).to(DEVICE)
+
+    return drawn
+
+
+def _filled(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Fills initial weights with the CPU's draws."""
+
+    @functools.wraps(method)
+    def filled(self: Any, *arguments: Any, **options: Any) -> Any:
+        return self.copy_(method(self.detach().cpu(), *arguments, **options))
+
+    return filled
 
 
 def pytest_configure(config: pytest.Config) -> None:

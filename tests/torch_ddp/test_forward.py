@@ -188,6 +188,7 @@ def test_an_operand_beyond_the_limit_is_kept_only_where_it_is_an_output(monkeypa
     assert (tanh.operands[0].op, tanh.operands[0].value) == (product, None)
 
 
+@pytest.mark.on_cpu("shares its memory with numpy")
 def test_an_output_that_was_changed_unseen_is_kept_as_it_is_taken(monkeypatch):
     monkeypatch.setattr(forward_watch, "MOST_KEPT_OF_AN_OPERAND", 1)
     model = nn.Linear(2, 2, bias=False).double()

@@ -2,11 +2,13 @@ import json
 
 import numpy as np
 import torch
+from support.device import on_device
 from torch import nn
 
 from torch_ddp import Rank, Stepper, describe_variables, facts, gather, like_tf, make_repeatable, ranks_agree
 
 CPU = torch.device("cpu")
+PLACE = "cuda:0" if on_device() else "cpu"
 
 
 def own_arrays(rank: int) -> dict[str, np.ndarray]:
@@ -69,7 +71,7 @@ def test_the_facts_are_json_and_state_what_may_differ_on_purpose(two_ranks):
     assert first["slots"] == ["momentum"]
     assert first["batch_norm_updates"] == "first"
     assert (first["threads"], first["deterministic"], first["matmul_precision"]) == (1, True, "highest")
-    assert (first["cudnn_tf32"], first["device"]) == (False, "cpu")
+    assert (first["cudnn_tf32"], first["device"]) == (False, PLACE)
 
 
 class Mine(nn.Module):
@@ -85,7 +87,7 @@ class Mine(nn.Module):
 
 def test_a_variable_is_described_by_what_it_is_and_whose_it_is():
     described = describe_variables(Mine())
-    plain = {"placement": "cpu", "use": ""}
+    plain = {"placement": PLACE, "use": ""}
     assert described["scale"] == {"shape": [4], "dtype": "float16", "kind": "weight", **plain}
     assert described["mean"] == {"shape": [2], "dtype": "float64", "kind": "statistic", **plain}
     assert "count" not in described

@@ -289,6 +289,10 @@ class DistributedDataParallel(TorchDDP):
 
     def _hook(self, state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
         flat = bucket.buffer()
+        if flat.is_sparse:
+            flat = (
+                flat.coalesce()
+            )  # gloo asks a sparse tensor of a GPU for its indices, which one with rows twice refuses
         if not self._enabled:
             done: torch.futures.Future[Tensor] = torch.futures.Future()
             done.set_result(flat)

@@ -65,7 +65,9 @@ def ordered_mean_hook(state: Group, bucket: dist.GradBucket) -> torch.futures.Fu
     """
     # Divided after the sum, as towers do it: bit for bit theirs. A plain all-reduce is theirs at 1 and 2 ranks only;
     # at 3 it is 1.5e-7 of the largest element away, at 6 1.2e-7 (gloo, float32).
-    return finished(_in_order(bucket.buffer(), state).div_(dist.get_world_size(state)))
+    total = _in_order(bucket.buffer(), state)
+    # By a tensor: for a number a GPU multiplies by its rounded reciprocal, and TensorFlow's tf.reduce_mean divides.
+    return finished(total.div_(total.new_tensor(dist.get_world_size(state))))
 
 
 HOOKS: dict[Reduction, Callable[..., Reduced]] = {
@@ -79,6 +81,8 @@ HOOKS: dict[Reduction, Callable[..., Reduced]] = {
 def summed(flat: Tensor, group: Group) -> Reduced:
     """Starts an all-reduce in place and returns what a hook returns."""
     # Asynchronous: the backward pass goes on while the bucket travels. With a hook DDP divides by nothing itself.
+    if flat.is_sparse:
+        flat = flat.coalesce()  # gloo asks a sparse tensor of a GPU for its indices, which one with rows twice refuses
     work = dist.all_reduce(flat, group=group, async_op=True)
     started: torch.futures.Future[list[Tensor]] = work.get_future()
     return started.then(lambda done: done.value()[0])

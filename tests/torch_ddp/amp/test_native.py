@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from support.device import DEVICE
 from torch import nn
 
 from torch_ddp import amp
@@ -20,7 +21,7 @@ class _Seeing(nn.Module):
 
     def forward(self, x):
         output = self.layer(x)
-        self.seen.append((output.dtype, torch.is_autocast_enabled("cpu")))
+        self.seen.append((output.dtype, torch.is_autocast_enabled(DEVICE)))
         return output
 
 
@@ -36,7 +37,7 @@ def test_models_run_under_autocast_and_return_float32(half):
     model, _ = _native(half_dtype=half)
     assert model(torch.ones(1, 3)).dtype is FLOAT
     assert model.seen == [(half, True)]
-    assert not torch.is_autocast_enabled("cpu")
+    assert not torch.is_autocast_enabled(DEVICE)
 
 
 def test_outputs_are_cast_as_asked():
@@ -48,7 +49,7 @@ def test_every_thread_that_calls_a_model_runs_it_under_autocast():
     model, _ = _native()
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(lambda: model(torch.ones(1, 3)).dtype).result(60) is FLOAT
-        assert pool.submit(lambda: torch.is_autocast_enabled("cpu")).result(60) is False
+        assert pool.submit(lambda: torch.is_autocast_enabled(DEVICE)).result(60) is False
     assert model.seen == [(HALF, True)]
 
 
@@ -56,7 +57,7 @@ def test_an_error_in_a_model_leaves_no_autocast_on():
     model, _ = _native()
     with pytest.raises(RuntimeError):
         model(torch.ones(1, 7))
-    assert not torch.is_autocast_enabled("cpu")
+    assert not torch.is_autocast_enabled(DEVICE)
 
 
 def test_o0_is_float32_throughout():
@@ -70,10 +71,10 @@ def _by_hand(inputs, overflows):
     torch.manual_seed(0)
     model = _Seeing()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    scaler = torch.amp.GradScaler("cpu")
+    scaler = torch.amp.GradScaler(DEVICE)
     for x, overflow in zip(inputs, overflows, strict=True):
         optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=HALF):
+        with torch.autocast(DEVICE, dtype=HALF):
             output = model(x)
         scaler.scale(output.float().pow(2).mean()).backward()
         if overflow:

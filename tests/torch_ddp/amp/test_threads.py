@@ -136,6 +136,7 @@ class _Products(torch.utils.data.Dataset):
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.on_cpu("a process that has a GPU cannot be forked")
 def test_forked_workers_of_a_data_loader_cast(casts):
     loader = torch.utils.data.DataLoader(
         _Products(), batch_size=1, num_workers=1, multiprocessing_context="fork", timeout=TIMEOUT

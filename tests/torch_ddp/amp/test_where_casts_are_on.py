@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 import torch.nn.functional as F
+from support.device import DEVICE
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
@@ -110,7 +111,7 @@ def test_a_device_context_later_works_beside_the_casts(casts):
         assert x.device.type == "meta"
         assert F.linear(x, torch.ones(4, 3)).dtype is HALF
     assert _product() is HALF
-    assert torch.ones(1).device.type == "cpu"
+    assert torch.ones(1).device.type == DEVICE
 
 
 @pytest.mark.parametrize("first", ["default device", "casts"])
@@ -125,7 +126,7 @@ def test_a_default_device_works_beside_the_casts(first):
         assert _product() is HALF
     finally:
         torch.set_default_device(None)
-    assert torch.ones(1).device.type == "cpu"
+    assert torch.ones(1).device.type == DEVICE
     assert _product() is HALF
 
 

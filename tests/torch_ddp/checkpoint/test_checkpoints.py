@@ -105,6 +105,7 @@ def test_the_number_of_threads_is_taken_back(tmp_path):
         torch.set_num_threads(before)
 
 
+@pytest.mark.on_cpu("looks at the CPU's generators")
 def test_all_generators_go_on_where_they_stood():
     random.seed(3)
     np.random.seed(3)

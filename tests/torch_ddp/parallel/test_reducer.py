@@ -33,6 +33,7 @@ def of_fives(rank):
     return five.item()
 
 
+@pytest.mark.on_cpu("a GPU multiplies by the rounded reciprocal of a number, in Apex too")
 def test_the_average_is_a_quotient_as_in_apex(three_ranks):
     assert 5.0 / 3 != 5.0 * (1 / 3)
     assert three_ranks(of_fives) == [5.0 / 3] * 3

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from support.device import on_device
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
@@ -84,7 +85,8 @@ def with_and_without(rank):
 def test_the_mean_has_the_bits_of_ddp_without_a_hook_and_torchs_own_hook_has_not(ranks):
     for plain, ours, torchs in ranks(with_and_without):
         np.testing.assert_array_equal(ours, plain)
-        assert (torchs == plain).all() == (ranks.world_size == 2)
+        # A GPU divides by a number as DDP does: it multiplies by the reciprocal.
+        assert (torchs == plain).all() == (ranks.world_size < 3 or on_device())
 
 
 def weighted(rank, sizes):
