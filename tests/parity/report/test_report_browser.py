@@ -77,7 +77,7 @@ def test_an_opened_tensor_shows_how_its_values_are_spread_and_where_they_are_fur
     tab.open(path)
     assert "Values at step 0" in shown(tab)
     assert "8 values, 1 not finite and left out" in shown(tab)
-    assert "Furthest apart place reference candidate [0, 2] 0.5 nan [1, 1] 0.25 0.5" in shown(tab)
+    assert "Largest differences place reference candidate [0, 2] 0.5 nan [1, 1] 0.25 0.5" in shown(tab)
     assert tab.evaluate("document.querySelectorAll('#tensor svg.bars').length") == 2
     assert tab.evaluate("document.querySelectorAll('#tensor .bars rect').length") == 24 * 3
     tab.evaluate("document.getElementById('heat').focus()")
