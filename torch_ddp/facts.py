@@ -15,7 +15,7 @@ from torch_ddp.weights import named_statistics, unregistered
 MOST_UNREGISTERED = 8  # names of parameters that no module has registered
 TORCH_FLAGS = ("OMP_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE")
 # Where classes say how their weights are laid out; those of `like_tf` have the layout of torch's class of that name.
-MODULES_OF_LAYERS = ("torch.nn.modules", "torch_ddp.like_tf.conv", "torch_ddp.like_tf.batch_norm")
+MODULES_OF_LAYERS = ("torch.nn.modules", "torch_ddp.like_tf.spatial.conv", "torch_ddp.like_tf.normalization.batch_norm")
 
 
 def make_repeatable(threads: int = 1) -> None:

@@ -1,6 +1,5 @@
 """TensorFlow 1 rules that a PyTorch port needs, each proven against TensorFlow in float64."""
 
-from torch_ddp.like_tf.batch_norm import BatchNorm1d, BatchNorm2d
 from torch_ddp.like_tf.clipping import (
     clip_by_global_norm,
     clip_by_norm,
@@ -8,20 +7,8 @@ from torch_ddp.like_tf.clipping import (
     clip_grads_by_global_norm_,
     global_norm,
 )
-from torch_ddp.like_tf.conv import Conv1d, Conv2d, Conv3d, ConvTranspose2d, conv, conv2d_transpose
-from torch_ddp.like_tf.cross_entropy import (
-    l2_loss,
-    sigmoid_cross_entropy_with_logits,
-    softmax_cross_entropy_with_logits,
-    sparse_softmax_cross_entropy_with_logits,
-)
-from torch_ddp.like_tf.dropout import (
-    Dropout,
-    dropout,
-)
-from torch_ddp.like_tf.errors import (
-    LikeTfError,
-)
+from torch_ddp.like_tf.dropout import Dropout, dropout
+from torch_ddp.like_tf.errors import LikeTfError
 from torch_ddp.like_tf.initializers import (
     glorot_normal_,
     glorot_uniform_,
@@ -35,27 +22,26 @@ from torch_ddp.like_tf.losses import (
     cosine_distance,
     hinge_loss,
     huber_loss,
+    l2_loss,
     log_loss,
     mean_squared_error,
     sigmoid_cross_entropy,
+    sigmoid_cross_entropy_with_logits,
     softmax_cross_entropy,
+    softmax_cross_entropy_with_logits,
     sparse_softmax_cross_entropy,
+    sparse_softmax_cross_entropy_with_logits,
 )
 from torch_ddp.like_tf.moving_averages import ExponentialMovingAverage, MovingAverage
-from torch_ddp.like_tf.normalization import l2_normalize, layer_norm, local_response_normalization
-from torch_ddp.like_tf.optim import (
-    Adadelta,
-    Adagrad,
-    Adam,
-    Ftrl,
-    GradientDescent,
-    Momentum,
-    RMSProp,
+from torch_ddp.like_tf.normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    l2_normalize,
+    layer_norm,
+    local_response_normalization,
 )
-from torch_ddp.like_tf.pool import AvgPool2d, Flatten, MaxPool2d, avg_pool, flatten, max_pool
-from torch_ddp.like_tf.resize import resize_bilinear, resize_nearest_neighbor
+from torch_ddp.like_tf.optim import Adadelta, Adagrad, Adam, Ftrl, GradientDescent, Momentum, RMSProp
 from torch_ddp.like_tf.rnn import GRUCell, LSTMCell, dynamic_rnn
-from torch_ddp.like_tf.same_padding import pad_same, same_padding
 from torch_ddp.like_tf.schedules import (
     Scheduler,
     cosine_decay,
@@ -66,6 +52,24 @@ from torch_ddp.like_tf.schedules import (
     natural_exp_decay,
     piecewise_constant,
     polynomial_decay,
+)
+from torch_ddp.like_tf.spatial import (
+    AvgPool2d,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose2d,
+    Flatten,
+    MaxPool2d,
+    avg_pool,
+    conv,
+    conv2d_transpose,
+    flatten,
+    max_pool,
+    pad_same,
+    resize_bilinear,
+    resize_nearest_neighbor,
+    same_padding,
 )
 
 __all__ = [

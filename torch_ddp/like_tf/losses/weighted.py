@@ -5,12 +5,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torch_ddp.like_tf.cross_entropy import (
+from torch_ddp.like_tf.errors import LikeTfError
+from torch_ddp.like_tf.losses.cross_entropy import (
     sigmoid_cross_entropy_with_logits,
     softmax_cross_entropy_with_logits,
     sparse_softmax_cross_entropy_with_logits,
 )
-from torch_ddp.like_tf.errors import LikeTfError
 
 SUM_BY_NONZERO_WEIGHTS = "weighted_sum_by_nonzero_weights"
 

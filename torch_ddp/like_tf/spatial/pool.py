@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_ddp.like_tf.errors import LikeTfError
-from torch_ddp.like_tf.same_padding import check_padding, pad_same, per_axis
+from torch_ddp.like_tf.spatial.same_padding import check_padding, pad_same, per_axis
 
 
 def max_pool(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from torch_ddp.like_tf.errors import LikeTfError
 from torch_ddp.like_tf.initializers import glorot_uniform_
-from torch_ddp.like_tf.same_padding import check_padding, pad_same, per_axis, same_padding
+from torch_ddp.like_tf.spatial.same_padding import check_padding, pad_same, per_axis, same_padding
 
 _CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 

@@ -1,0 +1,37 @@
+"""Cross entropies, and the losses of tf.losses."""
+
+from torch_ddp.like_tf.losses.cross_entropy import (
+    l2_loss,
+    sigmoid_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits,
+    sparse_softmax_cross_entropy_with_logits,
+)
+from torch_ddp.like_tf.losses.weighted import (
+    absolute_difference,
+    compute_weighted_loss,
+    cosine_distance,
+    hinge_loss,
+    huber_loss,
+    log_loss,
+    mean_squared_error,
+    sigmoid_cross_entropy,
+    softmax_cross_entropy,
+    sparse_softmax_cross_entropy,
+)
+
+__all__ = [
+    "absolute_difference",
+    "compute_weighted_loss",
+    "cosine_distance",
+    "hinge_loss",
+    "huber_loss",
+    "l2_loss",
+    "log_loss",
+    "mean_squared_error",
+    "sigmoid_cross_entropy",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax_cross_entropy",
+    "softmax_cross_entropy_with_logits",
+    "sparse_softmax_cross_entropy",
+    "sparse_softmax_cross_entropy_with_logits",
+]
