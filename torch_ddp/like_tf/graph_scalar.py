@@ -37,6 +37,24 @@ def kernel_scalar(value: float, dtype: torch.dtype) -> torch.Tensor:
     return _kept(graph_float(value), dtype)
 
 
+def kernel_float(value: float, dtype: torch.dtype) -> float:
+    """Returns a hyper-parameter as a training kernel sees it, as a Python float, which a foreach operation takes.
+
+    Args:
+        value: the hyper-parameter.
+        dtype: dtype of the variable that is updated.
+
+    Returns:
+        The number that ``kernel_scalar`` holds: arithmetic of a tensor with either rounds alike.
+    """
+    return _kept_float(graph_float(value), dtype)
+
+
+@functools.lru_cache(maxsize=1024)
+def _kept_float(value: float, dtype: torch.dtype) -> float:
+    return float(_kept(value, dtype).item())
+
+
 # 36 microseconds to make one, 6 to add 100 numbers (torch 2.13, a busy CPU), and an optimizer asks for up to five for
 # each parameter. Not all are kept: a schedule has another rate in every step.
 @functools.lru_cache(maxsize=1024)

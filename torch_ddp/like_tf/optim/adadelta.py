@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from torch_ddp.like_tf.graph_scalar import kernel_scalar
+from torch_ddp.like_tf.graph_scalar import kernel_float, kernel_scalar
 from torch_ddp.like_tf.optim.base import SlotOptimizer
+from torch_ddp.like_tf.optim.pieces import Many
 
 
 class Adadelta(SlotOptimizer):
@@ -32,16 +34,30 @@ class Adadelta(SlotOptimizer):
         """The names of the slots."""
         return ("accum", "accum_update")
 
-    def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
+    def _apply(
+        self, params: list[Tensor], grads: list[Tensor], slots: dict[str, list[Tensor]], group: dict[str, Any]
+    ) -> None:
         # The same rule as torch's, with other defaults: torch has rho 0.9 and epsilon 1e-6. With each side's own the
         # weights are 4.7 times their largest change apart after 50 steps (docs/semantics.md).
-        rho = kernel_scalar(group["rho"], param.dtype)
-        epsilon = kernel_scalar(group["epsilon"], param.dtype)
-        accum, accum_update = slots["accum"], slots["accum_update"]
-        accum.mul_(rho).add_(grad.square().mul_(1.0 - rho))
+        dtype = params[0].dtype
+        lr, rho, epsilon = (kernel_float(group[name], dtype) for name in ("lr", "rho", "epsilon"))
+        new = (1.0 - kernel_scalar(group["rho"], dtype)).item()
+        accums, updates_accums = slots["accum"], slots["accum_update"]
+        _average(accums, torch._foreach_mul(grads, grads), rho, new)
         # A root times a reciprocal root, in the order of the kernel; torch divides two roots, which rounds otherwise.
-        update = (accum_update + epsilon).sqrt_().mul_((accum + epsilon).rsqrt_()).mul_(grad)
-        param.sub_(update * kernel_scalar(group["lr"], param.dtype))
-        # After the step of the weights, which takes the average without this update. `update` is squared in place,
-        # being used up.
-        accum_update.mul_(rho).add_(update.square_().mul_(1.0 - rho))
+        updates = torch._foreach_add(updates_accums, epsilon)
+        torch._foreach_sqrt_(updates)
+        roots = torch._foreach_add(accums, epsilon)
+        torch._foreach_rsqrt_(roots)
+        torch._foreach_mul_(updates, roots)
+        torch._foreach_mul_(updates, grads)
+        torch._foreach_sub_(params, torch._foreach_mul(updates, lr))
+        # After the step of the weights, which takes the average without this update.
+        _average(updates_accums, torch._foreach_mul(updates, updates), rho, new)
+
+
+def _average(averages: list[Tensor], values: Many, old: float, new: float) -> None:
+    # average = average * old + value * new; `values` are used up.
+    torch._foreach_mul_(averages, old)
+    torch._foreach_mul_(values, new)
+    torch._foreach_add_(averages, values)

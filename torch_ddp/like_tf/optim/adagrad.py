@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from torch_ddp.like_tf.errors import LikeTfError
-from torch_ddp.like_tf.graph_scalar import kernel_scalar
+from torch_ddp.like_tf.graph_scalar import kernel_float
 from torch_ddp.like_tf.optim.base import SlotOptimizer
 
 
@@ -50,8 +51,13 @@ class Adagrad(SlotOptimizer):
         # sqrt(0.1 + g * g). After 50 steps the weights are 0.81 of their largest change apart (docs/semantics.md).
         return float(group["initial_accumulator_value"])
 
-    def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
+    def _apply(
+        self, params: list[Tensor], grads: list[Tensor], slots: dict[str, list[Tensor]], group: dict[str, Any]
+    ) -> None:
         # The square goes in first: what a gradient is divided by holds that gradient too.
-        accumulator = slots["accumulator"].add_(grad.square())
+        accumulators = slots["accumulator"]
+        torch._foreach_add_(accumulators, torch._foreach_mul(grads, grads))
         # The order of the kernel, (g * lr) * rsqrt(a): three roundings, and other ones than lr * (g / sqrt(a)).
-        param.sub_((grad * kernel_scalar(group["lr"], param.dtype)).mul_(accumulator.rsqrt()))
+        steps = torch._foreach_mul(grads, kernel_float(group["lr"], params[0].dtype))
+        torch._foreach_mul_(steps, torch._foreach_rsqrt(accumulators))
+        torch._foreach_sub_(params, steps)

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from torch_ddp.like_tf.graph_scalar import kernel_scalar
+from torch_ddp.like_tf.graph_scalar import kernel_float, kernel_scalar
 from torch_ddp.like_tf.optim.base import SlotOptimizer
+from torch_ddp.like_tf.optim.pieces import Many, divides_like_the_kernel
 
 
 class Adam(SlotOptimizer):
@@ -52,15 +53,35 @@ class Adam(SlotOptimizer):
         group.setdefault("beta1_power", group["beta1"])
         group.setdefault("beta2_power", group["beta2"])
 
-    def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
-        one = kernel_scalar(1.0, param.dtype)
+    def _apply(
+        self, params: list[Tensor], grads: list[Tensor], slots: dict[str, list[Tensor]], group: dict[str, Any]
+    ) -> None:
+        dtype, one = params[0].dtype, kernel_scalar(1.0, params[0].dtype)
         m, v = slots["m"], slots["v"]
         # m += (g - m) * (1 - beta1), as the kernel has it; beta1 * m + (1 - beta1) * g is up to 1.8 * 2^-24 of |m| +
         # |g| away (a million normal m and g, beta1 0.9). 1 - beta is a difference of float32 numbers, for 0.999
         # 1.3e-5 of itself below 0.001; torch takes it in double.
-        m.add_((grad - m).mul_(one - kernel_scalar(group["beta1"], param.dtype)))
-        v.add_((grad.square() - v).mul_(one - kernel_scalar(group["beta2"], param.dtype)))
-        param.sub_((m * _alpha(group, param.dtype)).div_(v.sqrt().add_(kernel_scalar(group["epsilon"], param.dtype))))
+        _move(m, torch._foreach_sub(grads, m), (one - kernel_scalar(group["beta1"], dtype)).item())
+        squares = torch._foreach_mul(grads, grads)
+        torch._foreach_sub_(squares, v)
+        _move(v, squares, (one - kernel_scalar(group["beta2"], dtype)).item())
+        self._descend(params, self._direction(grads, m, group), v, group)
+
+    def _direction(self, grads: list[Tensor], m: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
+        """Returns what is divided by the root of the second moment, before the rate; it stays as it is."""
+        return m
+
+    def _descend(self, params: list[Tensor], directions: list[Tensor], v: list[Tensor], group: dict[str, Any]) -> None:
+        dtype = params[0].dtype
+        alpha = _alpha(group, dtype).item()
+        roots = torch._foreach_sqrt(v)
+        torch._foreach_add_(roots, kernel_float(group["epsilon"], dtype))
+        if divides_like_the_kernel(params[0]):
+            torch._foreach_addcdiv_(params, directions, roots, -alpha)
+        else:
+            steps = torch._foreach_mul(directions, alpha)
+            torch._foreach_div_(steps, roots)
+            torch._foreach_sub_(params, steps)
 
     def _apply_sparse(
         self, param: Tensor, rows: Tensor, values: Tensor, slots: dict[str, Tensor], group: dict[str, Any]
@@ -81,6 +102,12 @@ class Adam(SlotOptimizer):
         # small.
         for beta in ("beta1", "beta2"):
             group[f"{beta}_power"] = float(np.float32(group[f"{beta}_power"]) * np.float32(group[beta]))
+
+
+def _move(averages: list[Tensor], changes: Many, rate: float) -> None:
+    # average += change * rate; `changes` are used up.
+    torch._foreach_mul_(changes, rate)
+    torch._foreach_add_(averages, changes)
 
 
 def _alpha(group: dict[str, Any], dtype: torch.dtype) -> Tensor:

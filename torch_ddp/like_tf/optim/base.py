@@ -1,14 +1,16 @@
 """The part that all optimizers share: slots named as TensorFlow names them, made before the first step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
+from torch_ddp.like_tf.arguments import renamed
 from torch_ddp.like_tf.errors import LikeTfError
 from torch_ddp.like_tf.graph_scalar import graph_float
+from torch_ddp.like_tf.optim.pieces import Tensors, pieces
 
 
 class SlotOptimizer(torch.optim.Optimizer):
@@ -23,9 +25,13 @@ class SlotOptimizer(torch.optim.Optimizer):
 
     Attributes:
         in_variable_dtype: the hyper-parameters that TensorFlow casts to the variable's dtype without float32 between.
+        elementwise: whether an element's update depends on the numbers at its own place alone.
+        further_names: torch's names, and others, for hyper-parameters whose key in a group is another one.
     """
 
     in_variable_dtype: frozenset[str] = frozenset()
+    elementwise = True
+    further_names: Mapping[str, str] = {"learning_rate": "lr", "eps": "epsilon"}
 
     def __init__(self, params: ParamsT, lr: float, **hyper: Any) -> None:
         super().__init__(params, self._rounded({"lr": lr, **hyper}))
@@ -44,7 +50,10 @@ class SlotOptimizer(torch.optim.Optimizer):
         Raises:
             LikeTfError: a hyper-parameter of the group is impossible.
         """
-        super().add_param_group(self._rounded(param_group))
+        group = renamed(type(self).__name__, param_group, dict(self.further_names))
+        if "betas" in group:
+            group["beta1"], group["beta2"] = group.pop("betas")
+        super().add_param_group(self._rounded(group))
         self._check(self.param_groups[-1])
         self.init_slots()
 
@@ -85,25 +94,42 @@ class SlotOptimizer(torch.optim.Optimizer):
         # All gradients are taken before the first update, so that whether a step does anything is known before it
         # begins.
         pairs = [(g, p, p.grad) for g in self.param_groups for p in g["params"] if p.grad is not None]
-        for group, param, grad in pairs:
-            if grad.layout is torch.sparse_coo:
-                if grad.sparse_dim() != 1:
-                    raise LikeTfError(
-                        f"{type(self).__name__}: expected a gradient that is sparse in axis 0 alone, "
-                        f"got sparse_dim {grad.sparse_dim()}. Call to_dense() on it."
-                    )
-                # Equal rows are summed before the update, as _deduplicate_indexed_slices of training/optimizer.py
-                # does: the square of a sum is no sum of squares. indices: int64 [1, touched], ascending, none twice;
-                # values: [touched, ...].
-                merged = grad.coalesce()
-                self._apply_sparse(param, merged.indices()[0], merged.values(), self.state[param], group)
-            else:
-                self._apply_dense(param, grad, self.state[param], group)
+        for group in self.param_groups:
+            dense: dict[tuple[torch.dtype, torch.device], list[Tensors]] = {}
+            for param in group["params"]:
+                grad = param.grad
+                if grad is None:
+                    continue
+                if grad.layout is torch.sparse_coo:
+                    self._apply_merged(param, grad, group)
+                else:
+                    slots = self.state[param]
+                    row = (param, grad, *(slots[name] for name in self.slot_names))
+                    dense.setdefault((param.dtype, param.device), []).append(row)
+            for rows in dense.values():
+                for piece in pieces(rows) if self.elementwise else ([row] for row in rows):
+                    self._apply_rows(piece, group)
         # Once a step and for every group, one without gradients too: TensorFlow's powers of beta belong to the whole
         # optimizer.
         if pairs:
             for group in self.param_groups:
                 self._finish(group)
+
+    def _apply_rows(self, rows: list[Tensors], group: dict[str, Any]) -> None:
+        params, grads, *slots = (list(tensors) for tensors in zip(*rows, strict=True))
+        self._apply(params, grads, dict(zip(self.slot_names, slots, strict=True)), group)
+
+    def _apply_merged(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        if grad.sparse_dim() != 1:
+            raise LikeTfError(
+                f"{type(self).__name__}: expected a gradient that is sparse in axis 0 alone, "
+                f"got sparse_dim {grad.sparse_dim()}. Call to_dense() on it."
+            )
+        # Equal rows are summed before the update, as _deduplicate_indexed_slices of training/optimizer.py does: the
+        # square of a sum is no sum of squares. indices: int64 [1, touched], ascending, none twice; values: [touched,
+        # ...].
+        merged = grad.coalesce()
+        self._apply_sparse(param, merged.indices()[0], merged.values(), self.state[param], group)
 
     def _initial_slot_value(self, slot: str, group: dict[str, Any]) -> float:
         return 0.0
@@ -111,7 +137,20 @@ class SlotOptimizer(torch.optim.Optimizer):
     def _check(self, group: dict[str, Any]) -> None:
         """Raises LikeTfError for hyper-parameters that TensorFlow refuses as well."""
 
-    def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
+    def _apply(
+        self, params: list[Tensor], grads: list[Tensor], slots: dict[str, list[Tensor]], group: dict[str, Any]
+    ) -> None:
+        """Updates parameters from dense gradients, which stay as they are; in place, with torch's foreach operations.
+
+        Each operation rounds once, in the order of TensorFlow's kernel: what fuses two, as ``add(alpha=)``, ``lerp``
+        and ``addcmul`` may, gives other bits.
+
+        Args:
+            params: of one dtype and device; pieces of them, flat, for an elementwise rule.
+            grads: of the same shapes.
+            slots: for each slot name the slots, of the same shapes.
+            group: the hyper-parameters.
+        """
         raise AssertionError("an optimizer without a rule for dense gradients")
 
     def _apply_sparse(
@@ -130,7 +169,7 @@ class SlotOptimizer(torch.optim.Optimizer):
         # or the order of writing would matter.
         part = param[rows]
         part_slots = {name: slots[name][rows] for name in self.slot_names}
-        self._apply_dense(part, values, part_slots, group)
+        self._apply([part], [values], {name: [slot] for name, slot in part_slots.items()}, group)
         param[rows] = part
         for name in self.slot_names:
             slots[name][rows] = part_slots[name]

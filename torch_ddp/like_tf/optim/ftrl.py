@@ -73,14 +73,19 @@ class Ftrl(SlotOptimizer):
     def _initial_slot_value(self, slot: str, group: dict[str, Any]) -> float:
         return float(group["initial_accumulator_value"]) if slot == "accum" else 0.0
 
-    def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
+    def _apply(
+        self, params: list[Tensor], grads: list[Tensor], slots: dict[str, list[Tensor]], group: dict[str, Any]
+    ) -> None:
+        for index, (param, grad) in enumerate(zip(params, grads, strict=True)):
+            self._apply_one(param, grad, slots["accum"][index], slots["linear"][index], group)
+
+    def _apply_one(self, param: Tensor, grad: Tensor, accum: Tensor, linear: Tensor, group: dict[str, Any]) -> None:
         dtype = param.dtype
         # The power stays a Python number: it was rounded to float32 when it came in, and 0.5 is exact in every dtype.
         lr, power = kernel_scalar(group["lr"], dtype), -group["learning_rate_power"]
         l1 = kernel_scalar(group["l1_regularization_strength"], dtype)
         l2 = kernel_scalar(group["l2_regularization_strength"], dtype)
         shrinkage = kernel_scalar(group["l2_shrinkage_regularization_strength"], dtype)
-        accum, linear = slots["accum"], slots["linear"]
         # sigma = (accum_new^p - accum^p) / lr is by how much the quadratic term of the proximal problem grows: linear
         # += g - sigma * w moves the minimum from w by g alone. old, new, linear: the shape and dtype of the
         # parameter.

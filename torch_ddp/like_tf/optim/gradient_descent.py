@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from torch_ddp.like_tf.graph_scalar import kernel_scalar
+from torch_ddp.like_tf.graph_scalar import kernel_float
 from torch_ddp.like_tf.optim.base import SlotOptimizer
 
 
@@ -25,7 +26,9 @@ class GradientDescent(SlotOptimizer):
     def __init__(self, params: ParamsT, lr: float) -> None:
         super().__init__(params, lr)
 
-    def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
+    def _apply(
+        self, params: list[Tensor], grads: list[Tensor], slots: dict[str, list[Tensor]], group: dict[str, Any]
+    ) -> None:
         # The rule of torch.optim.SGD: only the rate differs, 0.1 by 1.5e-8 of itself, and so do the weights after 50
         # steps.
-        param.sub_(grad * kernel_scalar(group["lr"], param.dtype))
+        torch._foreach_sub_(params, torch._foreach_mul(grads, kernel_float(group["lr"], params[0].dtype)))

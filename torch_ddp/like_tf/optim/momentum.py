@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from torch_ddp.like_tf.graph_scalar import kernel_scalar
+from torch_ddp.like_tf.graph_scalar import kernel_float
 from torch_ddp.like_tf.optim.base import SlotOptimizer
 
 
@@ -33,18 +34,24 @@ class Momentum(SlotOptimizer):
         """The names of the slots."""
         return ("momentum",)
 
-    def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
+    def _apply(
+        self, params: list[Tensor], grads: list[Tensor], slots: dict[str, list[Tensor]], group: dict[str, Any]
+    ) -> None:
         # The rule of torch.optim.SGD with dampening 0; rate and momentum in float32 leave 1.6e-7 of the largest
         # change of the weights after 50 steps (docs/semantics.md). torch makes its buffer in the first step, of g:
         # the same as mu * 0 + g.
-        lr = kernel_scalar(group["lr"], param.dtype)
-        momentum = kernel_scalar(group["momentum"], param.dtype)
-        buffer = slots["momentum"]
+        dtype, buffers = params[0].dtype, slots["momentum"]
+        lr, momentum = (kernel_float(group[name], dtype) for name in ("lr", "momentum"))
         # Without the rate, which so scales the whole buffer when it changes; in RMSProp it stands inside.
-        buffer.mul_(momentum).add_(grad)
+        torch._foreach_mul_(buffers, momentum)
+        torch._foreach_add_(buffers, grads)
         if group["use_nesterov"]:
             # Two products with the rate and their sum, in the order of the kernel; torch sums first and multiplies
             # once.
-            param.sub_((grad * lr).add_((buffer * momentum).mul_(lr)))
+            steps = torch._foreach_mul(grads, lr)
+            ahead = torch._foreach_mul(buffers, momentum)
+            torch._foreach_mul_(ahead, lr)
+            torch._foreach_add_(steps, ahead)
         else:
-            param.sub_(buffer * lr)
+            steps = torch._foreach_mul(buffers, lr)
+        torch._foreach_sub_(params, steps)

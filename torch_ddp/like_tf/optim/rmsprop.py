@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from torch_ddp.like_tf.graph_scalar import kernel_scalar
+from torch_ddp.like_tf.graph_scalar import kernel_float, kernel_scalar
 from torch_ddp.like_tf.optim.base import SlotOptimizer
+from torch_ddp.like_tf.optim.pieces import Many
 
 
 class RMSProp(SlotOptimizer):
@@ -49,23 +51,38 @@ class RMSProp(SlotOptimizer):
         # (docs/semantics.md).
         return 1.0 if slot == "rms" else 0.0
 
-    def _apply_dense(self, param: Tensor, grad: Tensor, slots: dict[str, Tensor], group: dict[str, Any]) -> None:
+    def _apply(
+        self, params: list[Tensor], grads: list[Tensor], slots: dict[str, list[Tensor]], group: dict[str, Any]
+    ) -> None:
+        dtype = params[0].dtype
+        lr, momentum, epsilon = (kernel_float(group[name], dtype) for name in ("lr", "momentum", "epsilon"))
         # 1 - decay of float32 numbers, in the parameter's dtype: of 0.9 it is 2.4e-7 of itself more than 0.1.
-        rate = 1.0 - kernel_scalar(group["decay"], param.dtype)
-        rms, momentum = slots["rms"], slots["momentum"]
-        rms.add_((grad.square() - rms).mul_(rate))
-        variance = rms
+        rate = (1.0 - kernel_scalar(group["decay"], dtype)).item()
+        squares, momenta = slots["rms"], slots["momentum"]
+        _move(squares, torch._foreach_mul(grads, grads), rate)
         if "mg" in slots:
-            mean = slots["mg"]
-            mean.add_((grad - mean).mul_(rate))
+            means = slots["mg"]
+            _move(means, grads, rate)
             # Not below 0 but for rounding: rms is a mean of squares, with a 1 at the start, and mg one of the same
             # numbers.
-            variance = rms - mean.square()
+            roots = torch._foreach_sub(squares, torch._foreach_mul(means, means))
+            torch._foreach_add_(roots, epsilon)
+        else:
+            roots = torch._foreach_add(squares, epsilon)
         # The least that a gradient is divided by is sqrt(1e-10) = 1e-5 with the defaults; torch adds 1e-8 to the
         # root.
-        root = (variance + kernel_scalar(group["epsilon"], param.dtype)).sqrt_()
-        update = (grad * kernel_scalar(group["lr"], param.dtype)).div_(root)
+        torch._foreach_sqrt_(roots)
+        updates = torch._foreach_mul(grads, lr)
+        torch._foreach_div_(updates, roots)
         # The rate is inside: a schedule changes what is added from now on, where torch scales the whole buffer by the
         # present rate.
-        momentum.mul_(kernel_scalar(group["momentum"], param.dtype)).add_(update)
-        param.sub_(momentum)
+        torch._foreach_mul_(momenta, momentum)
+        torch._foreach_add_(momenta, updates)
+        torch._foreach_sub_(params, momenta)
+
+
+def _move(averages: list[Tensor], values: Many, rate: float) -> None:
+    # average += (value - average) * rate, three roundings.
+    changes = torch._foreach_sub(values, averages)
+    torch._foreach_mul_(changes, rate)
+    torch._foreach_add_(averages, changes)
