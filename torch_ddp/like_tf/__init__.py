@@ -40,7 +40,24 @@ from torch_ddp.like_tf.normalization import (
     layer_norm,
     local_response_normalization,
 )
-from torch_ddp.like_tf.optim import Adadelta, Adagrad, Adam, Ftrl, GradientDescent, Momentum, RMSProp
+from torch_ddp.like_tf.optim import (
+    LAMB,
+    LARS,
+    Adadelta,
+    Adagrad,
+    AdagradDA,
+    Adam,
+    AdamW,
+    Ftrl,
+    GradientDescent,
+    LazyAdam,
+    Momentum,
+    MomentumW,
+    Nadam,
+    ProximalAdagrad,
+    ProximalGradientDescent,
+    RMSProp,
+)
 from torch_ddp.like_tf.rnn import GRUCell, LSTMCell, dynamic_rnn
 from torch_ddp.like_tf.schedules import (
     Scheduler,
@@ -73,9 +90,13 @@ from torch_ddp.like_tf.spatial import (
 )
 
 __all__ = [
+    "LAMB",
+    "LARS",
     "Adadelta",
     "Adagrad",
+    "AdagradDA",
     "Adam",
+    "AdamW",
     "AvgPool2d",
     "BatchNorm1d",
     "BatchNorm2d",
@@ -90,10 +111,15 @@ __all__ = [
     "GRUCell",
     "GradientDescent",
     "LSTMCell",
+    "LazyAdam",
     "LikeTfError",
     "MaxPool2d",
     "Momentum",
+    "MomentumW",
     "MovingAverage",
+    "Nadam",
+    "ProximalAdagrad",
+    "ProximalGradientDescent",
     "RMSProp",
     "Scheduler",
     "absolute_difference",

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
+from torch_ddp.like_tf.arguments import also_named
 from torch_ddp.like_tf.graph_scalar import kernel_float, kernel_scalar
 from torch_ddp.like_tf.optim.base import SlotOptimizer
 from torch_ddp.like_tf.optim.pieces import Many
@@ -21,13 +22,14 @@ class Adadelta(SlotOptimizer):
         params: parameters or groups of them, as for torch.optim.
         lr: learning rate.
         rho: weight of the old averages.
-        epsilon: added under both roots.
+        eps: added under both roots.
 
     Counterpart: tf.compat.v1.train.AdadeltaOptimizer.
     """
 
-    def __init__(self, params: ParamsT, lr: float = 0.001, rho: float = 0.95, epsilon: float = 1e-8) -> None:
-        super().__init__(params, lr, rho=rho, epsilon=epsilon)
+    @also_named(learning_rate="lr", epsilon="eps")
+    def __init__(self, params: ParamsT, lr: float = 0.001, rho: float = 0.95, eps: float = 1e-8) -> None:
+        super().__init__(params, lr, rho=rho, epsilon=eps)
 
     @property
     def slot_names(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
+from torch_ddp.like_tf.arguments import also_named
 from torch_ddp.like_tf.errors import LikeTfError
 from torch_ddp.like_tf.graph_scalar import kernel_float
 from torch_ddp.like_tf.optim.base import SlotOptimizer
@@ -31,6 +32,7 @@ class Adagrad(SlotOptimizer):
     # hyper-parameters have.
     in_variable_dtype = frozenset({"initial_accumulator_value"})
 
+    @also_named(learning_rate="lr")
     def __init__(self, params: ParamsT, lr: float, initial_accumulator_value: float = 0.1) -> None:
         super().__init__(params, lr, initial_accumulator_value=initial_accumulator_value)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
+from torch_ddp.like_tf.arguments import also_named
 from torch_ddp.like_tf.graph_scalar import kernel_float, kernel_scalar
 from torch_ddp.like_tf.optim.base import SlotOptimizer
 from torch_ddp.like_tf.optim.pieces import Many, divides_like_the_kernel
@@ -26,15 +27,27 @@ class Adam(SlotOptimizer):
         lr: learning rate.
         beta1: weight of the old first moment.
         beta2: weight of the old second moment.
-        epsilon: added to the root of the second moment before its bias is corrected.
+        eps: added to the root of the second moment before its bias is corrected.
+        betas: beta1 and beta2 at once, as torch.optim has them.
+        more: hyper-parameters of a subclass.
 
     Counterpart: tf.compat.v1.train.AdamOptimizer.
     """
 
+    @also_named(learning_rate="lr", epsilon="eps")
     def __init__(
-        self, params: ParamsT, lr: float = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
+        self,
+        params: ParamsT,
+        lr: float = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        *,
+        betas: tuple[float, float] | None = None,
+        **more: float,
     ) -> None:
-        super().__init__(params, lr, beta1=beta1, beta2=beta2, epsilon=epsilon)
+        beta1, beta2 = betas or (beta1, beta2)
+        super().__init__(params, lr, beta1=beta1, beta2=beta2, epsilon=eps, **more)
 
     @property
     def slot_names(self) -> tuple[str, ...]:
@@ -73,7 +86,7 @@ class Adam(SlotOptimizer):
 
     def _descend(self, params: list[Tensor], directions: list[Tensor], v: list[Tensor], group: dict[str, Any]) -> None:
         dtype = params[0].dtype
-        alpha = _alpha(group, dtype).item()
+        alpha = correction(group, dtype).item()
         roots = torch._foreach_sqrt(v)
         torch._foreach_add_(roots, kernel_float(group["epsilon"], dtype))
         if divides_like_the_kernel(params[0]):
@@ -95,7 +108,9 @@ class Adam(SlotOptimizer):
         # torch leaves both alone.
         m.mul_(beta1).index_add_(0, rows, values * (one - beta1))
         v.mul_(beta2).index_add_(0, rows, values.square() * (one - beta2))
-        param.sub_((m * _alpha(group, param.dtype)).div_(v.sqrt().add_(kernel_scalar(group["epsilon"], param.dtype))))
+        param.sub_(
+            (m * correction(group, param.dtype)).div_(v.sqrt().add_(kernel_scalar(group["epsilon"], param.dtype)))
+        )
 
     def _finish(self, group: dict[str, Any]) -> None:
         # Rounded to float32 after each product, as the variables are: that leaves 1 - 0.999^2 2e-5 of itself too
@@ -110,7 +125,8 @@ def _move(averages: list[Tensor], changes: Many, rate: float) -> None:
     torch._foreach_add_(averages, changes)
 
 
-def _alpha(group: dict[str, Any], dtype: torch.dtype) -> Tensor:
+def correction(group: dict[str, Any], dtype: torch.dtype) -> Tensor:
+    """Returns ``lr * sqrt(1 - beta2^t) / (1 - beta1^t)``, shape [], computed in the parameter's dtype."""
     # torch corrects v itself and then adds epsilon: lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon).
     # Multiplied out, TensorFlow's epsilon is one of torch that is 1 / sqrt(1 - beta2^t) times as large: 31.6 times at
     # t = 1, 10 at 10, 1.26 at 1000 (beta2 0.999). After 50 steps that is 1.3e-4 of the largest change

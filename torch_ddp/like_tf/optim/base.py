@@ -1,7 +1,7 @@
 """The part that all optimizers share: slots named as TensorFlow names them, made before the first step."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ class SlotOptimizer(torch.optim.Optimizer):
 
     in_variable_dtype: frozenset[str] = frozenset()
     elementwise = True
-    further_names: Mapping[str, str] = {"learning_rate": "lr", "eps": "epsilon"}
+    further_names: ClassVar[Mapping[str, str]] = {"learning_rate": "lr", "eps": "epsilon"}
 
     def __init__(self, params: ParamsT, lr: float, **hyper: Any) -> None:
         super().__init__(params, self._rounded({"lr": lr, **hyper}))

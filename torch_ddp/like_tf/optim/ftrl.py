@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
+from torch_ddp.like_tf.arguments import also_named
 from torch_ddp.like_tf.errors import LikeTfError
 from torch_ddp.like_tf.graph_scalar import kernel_scalar
 from torch_ddp.like_tf.optim.base import SlotOptimizer
@@ -35,6 +36,7 @@ class Ftrl(SlotOptimizer):
 
     in_variable_dtype = frozenset({"initial_accumulator_value"})
 
+    @also_named(learning_rate="lr")
     def __init__(
         self,
         params: ParamsT,

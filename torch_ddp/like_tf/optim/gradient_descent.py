@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
+from torch_ddp.like_tf.arguments import also_named
 from torch_ddp.like_tf.graph_scalar import kernel_float
 from torch_ddp.like_tf.optim.base import SlotOptimizer
 
@@ -23,6 +24,7 @@ class GradientDescent(SlotOptimizer):
     Counterpart: tf.compat.v1.train.GradientDescentOptimizer.
     """
 
+    @also_named(learning_rate="lr")
     def __init__(self, params: ParamsT, lr: float) -> None:
         super().__init__(params, lr)
 

@@ -1,11 +1,13 @@
 """Momentum and Nesterov momentum, with the learning rate outside the buffer."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
+from torch_ddp.like_tf.arguments import also_named
 from torch_ddp.like_tf.graph_scalar import kernel_float
 from torch_ddp.like_tf.optim.base import SlotOptimizer
 
@@ -13,7 +15,7 @@ from torch_ddp.like_tf.optim.base import SlotOptimizer
 class Momentum(SlotOptimizer):
     """Updates ``a = a * momentum + g; w -= a * lr``.
 
-    With ``use_nesterov`` the second part is ``w -= g * lr + a * momentum * lr``. A sparse gradient moves the touched
+    With ``nesterov`` the second part is ``w -= g * lr + a * momentum * lr``. A sparse gradient moves the touched
     rows alone; the slot of the others is frozen. Source: tensorflow/python/training/momentum.py, 1.15, and
     kernels/training_ops.cc.
 
@@ -21,13 +23,16 @@ class Momentum(SlotOptimizer):
         params: parameters or groups of them, as for torch.optim.
         lr: learning rate.
         momentum: weight of the old buffer.
-        use_nesterov: whether the update looks one step ahead.
+        nesterov: whether the update looks one step ahead.
 
     Counterpart: tf.compat.v1.train.MomentumOptimizer.
     """
 
-    def __init__(self, params: ParamsT, lr: float, momentum: float = 0.9, use_nesterov: bool = False) -> None:
-        super().__init__(params, lr, momentum=momentum, use_nesterov=use_nesterov)
+    further_names: ClassVar[Mapping[str, str]] = {**SlotOptimizer.further_names, "nesterov": "use_nesterov"}
+
+    @also_named(learning_rate="lr", use_nesterov="nesterov")
+    def __init__(self, params: ParamsT, lr: float, momentum: float = 0.9, nesterov: bool = False) -> None:
+        super().__init__(params, lr, momentum=momentum, use_nesterov=nesterov)
 
     @property
     def slot_names(self) -> tuple[str, ...]:

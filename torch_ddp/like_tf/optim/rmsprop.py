@@ -1,11 +1,13 @@
 """RMSProp with epsilon inside the root and the learning rate inside the momentum."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
+from torch_ddp.like_tf.arguments import also_named
 from torch_ddp.like_tf.graph_scalar import kernel_float, kernel_scalar
 from torch_ddp.like_tf.optim.base import SlotOptimizer
 from torch_ddp.like_tf.optim.pieces import Many
@@ -21,24 +23,27 @@ class RMSProp(SlotOptimizer):
     Args:
         params: parameters or groups of them, as for torch.optim.
         lr: learning rate.
-        decay: weight of the old average.
+        alpha: weight of the old average.
         momentum: weight of the old update.
-        epsilon: added under the root.
+        eps: added under the root.
         centered: whether the average gradient is subtracted.
 
     Counterpart: tf.compat.v1.train.RMSPropOptimizer.
     """
 
+    further_names: ClassVar[Mapping[str, str]] = {**SlotOptimizer.further_names, "alpha": "decay"}
+
+    @also_named(learning_rate="lr", decay="alpha", epsilon="eps")
     def __init__(
         self,
         params: ParamsT,
         lr: float,
-        decay: float = 0.9,
+        alpha: float = 0.9,
         momentum: float = 0.0,
-        epsilon: float = 1e-10,
+        eps: float = 1e-10,
         centered: bool = False,
     ) -> None:
-        super().__init__(params, lr, decay=decay, momentum=momentum, epsilon=epsilon, centered=centered)
+        super().__init__(params, lr, decay=alpha, momentum=momentum, epsilon=eps, centered=centered)
 
     @property
     def slot_names(self) -> tuple[str, ...]:

@@ -13,13 +13,23 @@ ALL = {
     "Adagrad": ("accumulator",),
     "Adadelta": ("accum", "accum_update"),
     "Ftrl": ("accum", "linear"),
+    "LazyAdam": ("m", "v"),
+    "Nadam": ("m", "v"),
+    "AdamW": ("m", "v"),
+    "MomentumW": ("momentum",),
+    "LARS": ("momentum",),
+    "LAMB": ("m", "v"),
+    "ProximalGradientDescent": (),
+    "ProximalAdagrad": ("accumulator",),
+    "AdagradDA": ("gradient_accumulator", "gradient_squared_accumulator"),
 }
+REQUIRED = {"AdamW": {"weight_decay": 0.01}, "MomentumW": {"weight_decay": 0.01, "momentum": 0.9}}
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_slots_are_there_before_the_first_step_and_can_be_overwritten(name):
     parameter = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
-    optimizer = getattr(like_tf, name)([parameter], lr=0.1)
+    optimizer = getattr(like_tf, name)([parameter], lr=0.1, **REQUIRED.get(name, {}))
     assert optimizer.slot_names == ALL[name]
     assert tuple(optimizer.state[parameter]) == ALL[name]
     for slot in ALL[name]:
@@ -32,9 +42,9 @@ def test_slots_are_there_before_the_first_step_and_can_be_overwritten(name):
 def test_a_saved_and_loaded_optimizer_goes_on_bit_for_bit(name):
     torch.manual_seed(0)
     first = torch.nn.Parameter(torch.randn(5, dtype=torch.float64))
-    optimizer = getattr(like_tf, name)([first], lr=0.1)
+    optimizer = getattr(like_tf, name)([first], lr=0.1, **REQUIRED.get(name, {}))
     second = torch.nn.Parameter(torch.zeros(5, dtype=torch.float64))
-    other = getattr(like_tf, name)([second], lr=0.7)
+    other = getattr(like_tf, name)([second], lr=0.7, **REQUIRED.get(name, {}))
     for step in range(6):
         if step == 3:
             other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
@@ -104,7 +114,7 @@ def test_hyper_parameters_that_are_kept_as_tensors_are_never_changed(name):
     before = {value: kernel_scalar(value, torch.float64).item() for value in values}
     for _ in range(2):
         parameter = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
-        optimizer = getattr(like_tf, name)([parameter], lr=0.1)
+        optimizer = getattr(like_tf, name)([parameter], lr=0.1, **REQUIRED.get(name, {}))
         for _ in range(3):
             parameter.grad = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
             optimizer.step()
