@@ -93,6 +93,10 @@ class CastMode(TorchFunctionMode):
             args: its positional arguments.
             kwargs: its keyword arguments.
         """
+        if rule is Rule.HALF:
+            for value in args:
+                if isinstance(value, list):
+                    self.cache.cast_together(value)
         return cast_arguments(rule, name, args, kwargs, self.cache.cast)
 
     def __torch_function__(

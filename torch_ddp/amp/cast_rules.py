@@ -1,7 +1,8 @@
 """What a call of torch's functions is cast to, and the casts of weights that are kept for a step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -42,16 +43,52 @@ class WeightCache:
         # saved for a backward pass later.
         if torch.compiler.is_compiling() or not _is_weight(tensor) or torch.is_inference_mode_enabled():
             return tensor.to(self.half)
+        kept = self._good(tensor)
+        return kept.half if kept is not None else self._keep(tensor, tensor.to(self.half))
+
+    def cast_together(self, weights: Sequence[object]) -> None:
+        """Casts weights that fill one storage into one storage, which `cast` then gives the parts of.
+
+        cuDNN takes the weights of a recurrent layer in one piece, as `flatten_parameters` lays them; cast one by one, it
+        copies them together again in every call, and warns of it.
+
+        Args:
+          weights: in any order; nothing is done unless they are float32 weights that fill one storage.
+        """
+        tensors = [weight for weight in weights if isinstance(weight, torch.Tensor) and _is_weight(weight)]
+        if not 1 < len(tensors) == len(weights) or torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
+            return
+        tensors.sort(key=torch.Tensor.storage_offset)
+        if not _fill_one_storage(tensors) or all(self._good(tensor) for tensor in tensors):
+            return
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors]).to(self.half)
+        # One split: its backward pass joins the gradients once, where slices would each fill the whole.
+        for tensor, part in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
+            self._keep(tensor, part.view(tensor.shape))
+
+    def _good(self, tensor: torch.Tensor) -> _Cast | None:
         # By id, with the weight kept in the entry: an id is given anew only once its tensor is gone.
         kept = self._casts.get(id(tensor))
-        if kept is None or not _still_good(kept, tensor):
-            kept = _Cast(tensor, tensor._version, tensor.data_ptr(), tensor.to(self.half))
-            self._casts[id(tensor)] = kept
-        return kept.half
+        return kept if kept is not None and _still_good(kept, tensor) else None
+
+    def _keep(self, tensor: torch.Tensor, half: torch.Tensor) -> torch.Tensor:
+        self._casts[id(tensor)] = _Cast(tensor, tensor._version, tensor.data_ptr(), half)
+        return half
 
 
 def _is_weight(tensor: torch.Tensor) -> bool:
     return tensor.dtype is torch.float32 and isinstance(tensor, torch.nn.Parameter) and tensor.is_leaf
+
+
+def _fill_one_storage(tensors: Sequence[torch.Tensor]) -> bool:
+    """Returns whether tensors, by their offsets, lie back to back from the beginning of one storage."""
+    ends = accumulate(tensor.numel() for tensor in tensors)
+    begins = [tensor.storage_offset() for tensor in tensors]
+    return (
+        begins == [0, *ends][: len(begins)]
+        and len({tensor.untyped_storage().data_ptr() for tensor in tensors}) == 1
+        and all(tensor.is_contiguous() for tensor in tensors)
+    )
 
 
 def _still_good(kept: _Cast, tensor: torch.Tensor) -> bool:

@@ -143,3 +143,55 @@ def test_inference_mode_leaves_nothing_behind_that_training_could_not_use(casts)
         layer(torch.ones(1, 2))
     F.relu(layer(torch.ones(1, 2))).sum().backward()
     assert layer.weight.grad is not None
+
+
+def _flattened(model):
+    """Lays a model's weights back to back, as `flatten_parameters` does on a GPU."""
+    weights = list(model.parameters())
+    flat = torch.cat([weight.detach().reshape(-1) for weight in weights])
+    for weight, part in zip(weights, flat.split([weight.numel() for weight in weights]), strict=True):
+        weight.data = part.view(weight.shape)
+    return model
+
+
+def test_weights_that_fill_one_storage_do_so_in_half():
+    weights = list(_flattened(nn.LSTM(3, 4, num_layers=2)).parameters())
+    cache = WeightCache(HALF)
+    cache.cast_together(weights[::-1])
+    halves = [cache.cast(weight) for weight in weights]
+    assert len({half.untyped_storage().data_ptr() for half in halves}) == 1
+    assert [half.storage_offset() for half in halves] == [weight.storage_offset() for weight in weights]
+    assert all(torch.equal(half, weight.half()) for half, weight in zip(halves, weights, strict=True))
+    cache.cast_together(weights)
+    assert cache.cast(weights[0]) is halves[0]
+    with torch.no_grad():
+        weights[3].add_(1.0)
+    cache.cast_together(weights)
+    again = [cache.cast(weight) for weight in weights]
+    assert torch.equal(again[3], weights[3].half())
+    assert again[0].untyped_storage().data_ptr() == again[3].untyped_storage().data_ptr()
+
+
+def test_weights_in_storages_of_their_own_or_in_a_part_of_one_are_cast_one_by_one():
+    apart = [nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(3))]
+    within = _flattened(nn.Linear(2, 3))
+    for weights in (apart, [within.bias], [within.bias, within.weight[0]], [within.weight, torch.ones(1)]):
+        cache = WeightCache(HALF)
+        cache.cast_together(weights)
+        assert not cache._casts
+
+
+def test_a_recurrent_layer_in_one_piece_learns_what_it_learns_in_many():
+    grads = []
+    for lay in (_flattened, lambda model: model):
+        torch.manual_seed(3)
+        model = lay(nn.GRU(3, 4, num_layers=2))
+        model, optimizer = amp.initialize(model, torch.optim.SGD(model.parameters(), 0.1), loss_scale=64.0, verbosity=0)
+        with amp.scale_loss(
+            model(torch.linspace(-1, 1, 30).reshape(5, 2, 3))[0].float().square().sum(), optimizer
+        ) as scaled:
+            scaled.backward()
+        grads.append([parameter.grad.clone() for parameter in model.parameters()])
+        amp.deactivate()
+    assert all(torch.equal(one, many) for one, many in zip(*grads, strict=True))
+    assert all(grad.abs().sum() > 0 for grad in grads[0])
