@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from parity import exit_codes
 from parity.cli import main, record
 from parity.cli.errors import CommandError
 from parity.cli.output import claim_file, claim_reproduction, claimed_folder
@@ -467,3 +468,13 @@ def test_map_refuses_an_option_that_only_write_heeds_before_anything_starts(opti
     (tmp_path / "case.toml").write_text("")
     assert main(["map", str(tmp_path), *option]) == 2
     assert f"{option[0]}: expected --write DIR too, got none." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", ["error return without exception set", "<function f> returned NULL without setting an exception"]
+)
+@pytest.mark.parametrize("short", [True, False])
+def test_what_the_interpreter_cannot_say_is_a_lack_of_memory_where_there_is_none(monkeypatch, text, short):
+    monkeypatch.setattr(exit_codes, "SHORT", 1 << 62 if short else 1 << 12)
+    assert lacks_memory(SystemError(text)) == short
+    assert not lacks_memory(SystemError("bad argument to internal function"))
