@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch_ddp.checkpoint.checkpoints import Checkpoints as Checkpoints
-    from torch_ddp.checkpoint.checkpoints import MasterWeights as MasterWeights
     from torch_ddp.checkpoint.checkpoints import Progress as Progress
-    from torch_ddp.checkpoint.checkpoints import random_state as random_state
-    from torch_ddp.checkpoint.checkpoints import seed_all as seed_all
-    from torch_ddp.checkpoint.checkpoints import set_random_state as set_random_state
     from torch_ddp.checkpoint.files import newest_whole as newest_whole
     from torch_ddp.checkpoint.files import read_whole as read_whole
     from torch_ddp.checkpoint.files import write_whole as write_whole
     from torch_ddp.checkpoint.finite import check_finite as check_finite
+    from torch_ddp.checkpoint.generators import random_state as random_state
+    from torch_ddp.checkpoint.generators import seed_all as seed_all
+    from torch_ddp.checkpoint.generators import set_random_state as set_random_state
+    from torch_ddp.checkpoint.masters import MasterWeights as MasterWeights
     from torch_ddp.errors import CheckpointError as CheckpointError
     from torch_ddp.errors import NonFiniteError as NonFiniteError
     from torch_ddp.errors import TorchDdpError as TorchDdpError
@@ -52,10 +52,13 @@ if TYPE_CHECKING:
     from torch_ddp.step.update import Update as Update
     from torch_ddp.train.evaluate import broadcast_statistics as broadcast_statistics
     from torch_ddp.train.evaluate import evaluate as evaluate
+    from torch_ddp.train.evaluate import evaluate_sums as evaluate_sums
     from torch_ddp.train.evaluate import gather_by_index as gather_by_index
     from torch_ddp.train.evaluate import gather_ragged as gather_ragged
     from torch_ddp.train.evaluate import mean_over_ranks as mean_over_ranks
     from torch_ddp.train.evaluate import reduce_tensor as reduce_tensor
+    from torch_ddp.train.evaluate import sum_over_ranks as sum_over_ranks
+    from torch_ddp.train.guard import UpdateGuard as UpdateGuard
     from torch_ddp.train.launch import add_launch_options as add_launch_options
     from torch_ddp.train.launch import launch as launch
     from torch_ddp.train.launch import under_torchrun as under_torchrun
@@ -71,7 +74,7 @@ _HOMES = {
     "Checkpoints": "checkpoint.checkpoints",
     "ExactSampler": "train.samplers",
     "GradientReduction": "step.gradients",
-    "MasterWeights": "checkpoint.checkpoints",
+    "MasterWeights": "checkpoint.masters",
     "NonFiniteError": "errors",
     "Preemption": "train.preemption",
     "Progress": "checkpoint.checkpoints",
@@ -81,12 +84,14 @@ _HOMES = {
     "TorchDdpError": "errors",
     "TrainingSampler": "train.samplers",
     "Update": "step.update",
+    "UpdateGuard": "train.guard",
     "add_launch_options": "train.launch",
     "broadcast_statistics": "train.evaluate",
     "check_finite": "checkpoint.finite",
     "describe_variables": "facts",
     "device_of": "process_group",
     "evaluate": "train.evaluate",
+    "evaluate_sums": "train.evaluate",
     "facts": "facts",
     "gather": "gather",
     "gather_by_index": "train.evaluate",
@@ -105,7 +110,7 @@ _HOMES = {
     "named_statistics": "weights",
     "newest_whole": "checkpoint.files",
     "process_group": "process_group",
-    "random_state": "checkpoint.checkpoints",
+    "random_state": "checkpoint.generators",
     "rank_from_environment": "process_group",
     "ranks_agree": "gather",
     "read_whole": "checkpoint.files",
@@ -113,11 +118,12 @@ _HOMES = {
     "reduce_tensor": "train.evaluate",
     "round_hyper_parameters": "step.optimizer",
     "scaled_learning_rate": "step.learning_rate",
-    "seed_all": "checkpoint.checkpoints",
+    "seed_all": "checkpoint.generators",
     "set_counters": "step.optimizer",
-    "set_random_state": "checkpoint.checkpoints",
+    "set_random_state": "checkpoint.generators",
     "shard": "shard",
     "spawn": "process_group",
+    "sum_over_ranks": "train.evaluate",
     "under_torchrun": "train.launch",
     "unreduced": "step.gradients",
     "warm_up": "step.learning_rate",

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from torch.multiprocessing.spawn import ProcessException
 
 SUFFIX = ".failure"
-# 128 + SIGTERM, as of a process that the signal ended: schedulers take it for a preemption and not for a failure.
-PREEMPTED = 143
+# By which schedulers and users ask for the machine: Slurm's --signal=USR1@90 sends the second before the first. Windows has
+# the first alone.
+PREEMPTIONS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name))
+# 128 + the signal's number (143, 138), as shells say it of a process that a signal ended: schedulers take such a code for
+# a preemption and not for a failure.
+PREEMPTED = frozenset(128 + number for number in PREEMPTIONS)
 SECONDS_TO_END = 30.0  # from SIGTERM to SIGKILL, as torch.multiprocessing has it
 
 
@@ -42,7 +46,7 @@ def recorded(folder: Path, rank: int) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         record = folder / f"{rank}{SUFFIX}"
         # The first failure of a rank is the cause; leaving the group may raise once more.
-        if record.exists() or (isinstance(error, SystemExit) and error.code in (None, 0, PREEMPTED)):
+        if record.exists() or (isinstance(error, SystemExit) and error.code in (None, 0, *PREEMPTED)):
             raise
         # Written under another name and renamed: the parent never reads half a record.
         unfinished = record.with_suffix(".unfinished")
@@ -66,7 +70,7 @@ def failures(folder: Path) -> list[Failure]:
 def join_ranks(context: Any, first: int, folder: Path) -> None:
     """Waits for started ranks; where one fails, ends the others and raises what the first one failed with.
 
-    SIGTERM to this process goes on to the ranks within.
+    SIGTERM and SIGUSR1 to this process go on to the ranks within.
 
     Args:
       context: what ``torch.multiprocessing.start_processes(join=False)`` returned.
@@ -76,13 +80,14 @@ def join_ranks(context: Any, first: int, folder: Path) -> None:
     Raises:
       torch.multiprocessing.ProcessRaisedException: with the traceback of the rank that failed first.
       torch.multiprocessing.ProcessExitedException: a rank ended without one.
-      SystemExit: with code 143, where all ranks ended with it, as `Preemption.end` has them.
+      SystemExit: with code 143 or 138 where all ranks ended with it, as `Preemption.end` has them, or by the signal itself,
+        before they could note it.
     """
     processes = context.processes
-    with _terminated_with(processes):
+    with _handed_on(processes) as handed_on:
         try:
             codes = _codes_at_first_failure(processes)
-            if codes and set(codes.values()) == {PREEMPTED}:
+            if _preemption(codes, handed_on):
                 # Nobody failed: rank 0 may be at its checkpoint.
                 for process in processes:
                     process.join()
@@ -93,8 +98,8 @@ def join_ranks(context: Any, first: int, folder: Path) -> None:
             for name in filter(None, getattr(context, "error_files", ())):
                 with contextlib.suppress(OSError):
                     os.unlink(name)
-    if codes and set(codes.values()) == {PREEMPTED}:
-        raise SystemExit(PREEMPTED)
+    if code := _preemption(codes, handed_on):
+        raise SystemExit(code)
     if codes:
         raise _cause(processes, codes, first, failures(folder))
 
@@ -111,23 +116,39 @@ def _codes_at_first_failure(processes: list[Any]) -> dict[int, int]:
     return {}
 
 
+def _preemption(codes: dict[int, int], handed_on: list[int]) -> int | None:
+    # The code of ranks that ended because they were to, None where one failed. A rank that still imports dies of the signal
+    # that it was handed, and its death makes others fail: then all that died by themselves died of it.
+    ended = set(codes.values())
+    if ended and ended <= PREEMPTED:
+        return max(ended)
+    return (
+        128 + handed_on[0]
+        if handed_on and ended and ended <= {*PREEMPTED, *(-number for number in handed_on)}
+        else None
+    )
+
+
 @contextlib.contextmanager
-def _terminated_with(processes: list[Any]) -> Iterator[None]:
+def _handed_on(processes: list[Any]) -> Iterator[list[int]]:
     # Python sets handlers in the main thread alone.
+    signals: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield signals
         return
 
     def hand_on(number: int, frame: Any) -> None:
+        signals.append(number)
         for process in processes:
             if process.is_alive():
-                process.terminate()
+                os.kill(process.pid, number)
 
-    before = signal.signal(signal.SIGTERM, hand_on)
+    before = {number: signal.signal(number, hand_on) for number in PREEMPTIONS}
     try:
-        yield
+        yield signals
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _end(processes: list[Any]) -> None:
@@ -151,7 +172,7 @@ def _cause(processes: list[Any], codes: dict[int, int], first: int, recorded: li
     known = {failure.rank for failure in recorded}
     for index, code in codes.items():
         # Killed from outside, or by its own crash: it left no record, and the others failed for lack of it.
-        if first + index not in known and code != PREEMPTED:
+        if first + index not in known and code not in PREEMPTED:
             return _exited(first + index, processes[index], code)
     failed = recorded[0]
     text = f"\n\n-- Rank {failed.rank} failed first:\n{failed.text}"

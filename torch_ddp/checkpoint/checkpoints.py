@@ -1,130 +1,29 @@
 """Keeps resumable training state: weights, masters, optimizer, random state, progress."""
 
-import random
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import Optimizer
 
-from torch_ddp.checkpoint.files import LONGEST_REASON, newest_whole, read_whole, write_whole
+from torch_ddp.checkpoint.background import BackgroundWriter
+from torch_ddp.checkpoint.copies import own_copy, snapshot
+from torch_ddp.checkpoint.files import LONGEST_REASON, map_file, write_whole
 from torch_ddp.checkpoint.finite import check_finite_parts
 from torch_ddp.checkpoint.form import require_form, require_random_state
+from torch_ddp.checkpoint.generators import random_state, seed_all, set_random_state
+from torch_ddp.checkpoint.sharing import newest_of_all
 from torch_ddp.errors import CheckpointError
 from torch_ddp.gather import gather
 from torch_ddp.process_group import Rank
 
-
-class MasterWeights:
-    """Lets a checkpoint hold the weights that are an optimizer's own and not the model's.
-
-    An optimizer's `state_dict` does not hold its parameters. Where they are the model's that is right; float32 masters of
-    a half-precision model would be lost, and training would go on from weights rounded to half precision.
-
-    Args:
-      optimizer: whose parameters to look at.
-      model: parameters that are its own are left out.
-    """
-
-    def __init__(self, optimizer: Optimizer, model: nn.Module) -> None:
-        self._optimizer = optimizer
-        self._model = model
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Returns dict of ``"group.index"`` to master weight, empty where the optimizer updates the model itself."""
-        return {name: master.detach().clone() for name, master in self._masters().items()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Copies masters back.
-
-        Raises:
-          CheckpointError: there are others in `state` than the optimizer has, or of other shapes.
-        """
-        masters = self._masters()
-        ours = {name: list(master.shape) for name, master in masters.items()}
-        theirs = {name: list(value.shape) for name, value in state.items()}
-        if ours != theirs:
-            raise CheckpointError(
-                f"checkpoint: expected master weights {ours}, got {theirs}. Use the precision that it was saved with."
-            )
-        with torch.no_grad():
-            for name, master in masters.items():
-                master.copy_(state[name])
-
-    def _masters(self) -> dict[str, Tensor]:
-        # By identity: a master has the values of a weight, and is no weight.
-        own = {id(parameter) for parameter in self._model.parameters()}
-        return {
-            f"{number}.{index}": parameter
-            for number, group in enumerate(self._optimizer.param_groups)
-            for index, parameter in enumerate(group["params"])
-            if id(parameter) not in own
-        }
-
-
-def seed_all(seed: int) -> None:
-    """Seeds the global generators of this process: torch's, every GPU's, Python's and numpy's.
-
-    Args:
-      seed: 0 to ``2**32 - 1``. Give each rank its own, or all draw the same dropout masks.
-    """
-    torch.manual_seed(seed)
-    random.seed(seed)
-    np.random.seed(seed)
-
-
-def random_state(device: torch.device) -> dict[str, np.ndarray]:
-    """Returns where this process's global generators stand, as arrays of integers and float64.
-
-    Generators that were made by hand are not among them; give those to the checkpoint as parts of their own.
-
-    Args:
-      device: if a GPU, its generator is included.
-    """
-    # Python: version, 625 numbers, and the second of a pair of normal draws where one is kept. numpy: 624 keys, a
-    # position, and likewise. As arrays, so that loading runs no code.
-    version, words, gauss = random.getstate()
-    _, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
-    state = {
-        "torch": torch.get_rng_state().numpy(),
-        "python": np.array([version, *words], np.int64),
-        "python_gauss": np.array([] if gauss is None else [gauss], np.float64),
-        "numpy": np.array([*keys, position, has_gauss], np.int64),
-        "numpy_gauss": np.array([cached], np.float64),
-    }
-    if device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device).numpy()
-    return state
-
-
-def set_random_state(state: Mapping[str, Any], device: torch.device) -> None:
-    """Puts this process's global generators where `random_state` found them.
-
-    Args:
-      state: dict of name to array or tensor.
-      device: if a GPU, its generator is set too.
-    """
-    arrays = {name: np.asarray(value) for name, value in state.items()}
-    torch.set_rng_state(torch.from_numpy(arrays["torch"].copy()))
-    version, *words = (int(word) for word in arrays["python"])
-    gauss = [float(value) for value in arrays["python_gauss"]]
-    random.setstate((version, tuple(words), gauss[0] if gauss else None))
-    *keys, position, has_gauss = (int(word) for word in arrays["numpy"])
-    cached = float(arrays["numpy_gauss"][0])
-    np.random.set_state(("MT19937", np.array(keys, np.uint32), position, has_gauss, cached))
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(torch.from_numpy(arrays["cuda"].copy()), device)
-
-
 Setting = str | int | float | bool | None
 CHECKPOINT_FORMAT = 1
 CPU = torch.device("cpu")
+BEST = "best"  # folder within that of the checkpoints
 
 
 class Progress(NamedTuple):
@@ -168,7 +67,10 @@ class Checkpoints:
       keep: number of checkpoints to leave, at least 1.
       settings: dict of name to what the training was started with and its parts do not hold: batch size, seed, learning
         rate. A resume with others is refused.
-      override: whether to resume in spite of other settings, with a warning; `overridden` then names them.
+      override: whether to resume in spite of other settings, parts or another world size, with a warning; `overridden`
+        then names them.
+      background: whether `save` returns while the file is still being written, from a copy of the state in memory; `wait`
+        waits for it.
     """
 
     def __init__(
@@ -180,6 +82,7 @@ class Checkpoints:
         keep: int = 2,
         settings: Mapping[str, Setting] | None = None,
         override: bool = False,
+        background: bool = False,
     ) -> None:
         self._folder = Path(folder)
         self._rank = rank
@@ -188,19 +91,62 @@ class Checkpoints:
         self._keep = keep
         self._settings = dict(settings or {})
         self._override = override
-        #: Dict of name to (saved, given) of the settings that the last `resume` passed over.
+        self._writer = BackgroundWriter() if background else None
+        #: Dict of name to (saved, given) of the settings that the last `resume` passed over; "ranks" is the world size.
         self.overridden: dict[str, tuple[Setting, Setting]] = {}
 
     def save(self, progress: Progress) -> Path | None:
         """Saves; every rank calls it at the same step.
 
         Returns:
-          On rank 0 the file, None on the others.
+          On rank 0 the file, None on the others, and where it is still being written.
 
         Raises:
-          CheckpointError: a part holds something that could not be loaded again.
+          CheckpointError: a part holds something that could not be loaded again, or the file cannot be written; in the
+            background, the one before could not.
           NonFiniteError: a weight, moving statistic or slot is not finite: the checkpoints that are there stay.
         """
+        return self._write(self._folder, progress, self._keep)
+
+    def save_best(self, progress: Progress, value: float, higher: bool = True) -> bool:
+        """Saves in the folder "best" within that of the checkpoints, if it is better than what is there.
+
+        There is one file of that kind, which `resume` does not look at and `keep` does not count. Every rank calls it at
+        the same step.
+
+        Args:
+          progress: how far the training has come.
+          value: what is measured, the same on every rank.
+          higher: whether a higher value is better.
+
+        Returns:
+          Whether it was, the same on every rank.
+
+        Raises:
+          CheckpointError, NonFiniteError: as of `save`.
+        """
+        self.wait()
+        with newest_of_all(self._folder / BEST, self._rank, self._device) as path:
+            before = map_file(path).get("measured") if path else None
+        # A NaN is better than nothing and no number is.
+        better = before is None or (value > before if higher else value < before)
+        if better:
+            self._write(self._folder / BEST, progress, 1, measured=float(value), replace=True)
+            self.wait()
+        return better
+
+    def wait(self) -> None:
+        """Waits until what was saved in the background is written.
+
+        Raises:
+          CheckpointError: it could not be.
+        """
+        if self._writer is not None:
+            self._writer.wait()
+
+    def _write(
+        self, folder: Path, progress: Progress, keep: int, measured: float | None = None, replace: bool = False
+    ) -> Path | None:
         check_finite_parts(self._parts, progress.step)
         # A collective, and before the parts are read: every rank is at the same step then.
         random_states = gather(random_state(self._device), self._rank, self._device)
@@ -213,13 +159,20 @@ class Checkpoints:
             "world_size": self._rank.world_size,
             "threads": torch.get_num_threads(),
             "settings": self._settings,
+            "measured": measured,
             "random": [{name: torch.from_numpy(value.copy()) for name, value in own.items()} for own in random_states],
             "parts": {name: part.state_dict() for name, part in self._parts.items()},
         }
-        return write_whole(self._folder, progress.step, state, self._keep)
+        if self._writer is None:
+            return write_whole(folder, progress.step, state, keep, replace)
+        copied = snapshot(state)
+        self._writer.start(lambda: write_whole(folder, progress.step, copied, keep, replace))
+        return None
 
     def resume(self) -> Progress | None:
         """Takes the state of the newest whole checkpoint, on every rank; warns of damaged ones.
+
+        The file is mapped and not read: in memory there is what the parts take, and at most one of them twice.
 
         Returns:
           How far it had come, or None if there is no checkpoint.
@@ -228,48 +181,46 @@ class Checkpoints:
           CheckpointError: it is of another world size, has other parts or other settings, or is of a later format.
             Nothing is loaded then.
         """
-        data = self._newest()
-        if not data:
-            return None
-        state = read_whole(data)
+        self.wait()
+        with newest_of_all(self._folder, self._rank, self._device) as path:
+            return self._resume_from(path) if path else None
+
+    def _resume_from(self, path: Path) -> Progress:
+        state = map_file(path)
         # All checks before the first part is loaded: a refused resume leaves the training as it was.
         # Of a later format nothing is known but that it is one.
         if type(state.get("format")) is not int or state["format"] == CHECKPOINT_FORMAT:
             require_form(state)
         self._check(state)
-        own = state["random"][self._rank.rank]
+        own = {name: value.clone() for name, value in state["random"][self._rank.rank % state["world_size"]].items()}
         require_random_state(own, self._device)
-        for name, part in self._parts.items():
-            _load(name, part, state["parts"][name])
+        progress, threads, saved_with = Progress(**state["progress"]), state["threads"], state["world_size"]
+        names = [name for name in self._parts if name in state["parts"]]
+        del state
+        for name in names:
+            self._load(name, path)
         # Threads decide how sums are cut, and with that their last bits.
-        torch.set_num_threads(state["threads"])
+        torch.set_num_threads(threads)
         try:
             set_random_state(own, self._device)
         except RuntimeError as error:  # torch's own state is its generator's memory, which it alone can check
             raise CheckpointError(
                 f"checkpoint: expected a random state of torch's, got: {str(error)[:LONGEST_REASON]}. Use another file."
             ) from error
-        return Progress(**state["progress"])
+        if self._rank.world_size != saved_with:
+            # Of a rank that was not there: what another draws next, and its own number.
+            seed_all((int(torch.randint(2**31, ())) + self._rank.rank) % 2**32)
+        return progress
 
-    def _newest(self) -> bytes:
-        # Rank 0 may have been on another machine when it saved: torchrun numbers anew with each restart.
-        found = newest_whole(self._folder) if self._rank.local_rank == 0 else None
-        if self._rank.world_size == 1:
-            return found.data if found else b""
-        # int64 [2]: newest step and its bytes, -1 and 0 for none.
-        own = torch.tensor([found.step, len(found.data)] if found else [-1, 0], device=self._device)
-        everyone = [torch.zeros_like(own) for _ in range(self._rank.world_size)]
-        dist.all_gather(everyone, own)
-        steps = [int(other[0]) for other in everyone]
-        # The lowest rank among those that have the newest: all ranks find the same.
-        source = steps.index(max(steps))
-        size = int(everyone[source][1])
-        content = torch.zeros(size, dtype=torch.uint8, device=self._device)
-        if found and self._rank.rank == source:
-            content.copy_(torch.frombuffer(bytearray(found.data), dtype=torch.uint8))
-        if size:
-            dist.broadcast(content, src=source)
-        return content.cpu().numpy().tobytes()
+    def _load(self, name: str, path: Path) -> None:
+        part = self._parts[name]
+        if isinstance(part, nn.Module):
+            # It copies what it is given.
+            _load(name, part, map_file(path)["parts"][name])
+            return
+        # Others may go on with the very tensors, which must not be those of the file.
+        piece = path.stat().st_size // 16
+        _load(name, part, own_copy(lambda: map_file(path)["parts"][name], piece))
 
     def _check(self, state: dict[str, Any]) -> None:
         if state.get("format") != CHECKPOINT_FORMAT:
@@ -277,34 +228,42 @@ class Checkpoints:
             raise CheckpointError(
                 f"checkpoint: expected format {CHECKPOINT_FORMAT}, got {got}. Use the version that saved it."
             )
-        if state["world_size"] != self._rank.world_size:
-            raise CheckpointError(
-                f"checkpoint: expected {state['world_size']} ranks, as it was saved with, got {self._rank.world_size}. "
-                f"Start {state['world_size']} ranks, or begin anew in another folder."
-            )
+        self.overridden = {}
+        ranks = (state["world_size"], self._rank.world_size)
+        if ranks[0] != ranks[1]:
+            self.overridden["ranks"] = ranks
+            if not self._override:
+                raise CheckpointError(
+                    f"checkpoint: expected {ranks[0]} ranks, as it was saved with, got {ranks[1]}. "
+                    f"Start {ranks[0]} ranks, override it knowingly, or begin anew in another folder."
+                )
+        self._check_settings(state.get("settings") or {})
         ours, theirs = sorted(self._parts), sorted(state["parts"])
-        if ours != theirs:
+        if ours != theirs and not self._override:
             raise CheckpointError(
                 f"checkpoint: expected the parts {', '.join(ours)}, got {', '.join(theirs)[:LONGEST_REASON]}. "
                 "Resume with the options that it was saved with."
             )
-        self._check_settings(state.get("settings") or {})
+        if self.overridden and self._rank.rank == 0:
+            before, now = self._described()
+            warnings.warn(f"checkpoint: saved with {before}; goes on with {now}.", stacklevel=4)
 
     def _check_settings(self, saved: Mapping[str, Setting]) -> None:
         # Names that both have: a setting that a later version of a script adds is no difference.
         common = [(name, saved[name], value) for name, value in self._settings.items() if name in saved]
-        self.overridden = {name: (before, now) for name, before, now in common if before != now}
-        if not self.overridden:
-            return
-        before = ", ".join(f"{name} {pair[0]}" for name, pair in self.overridden.items())
-        now = ", ".join(f"{name} {pair[1]}" for name, pair in self.overridden.items())
-        if not self._override:
+        others = {name: (before, now) for name, before, now in common if before != now}
+        self.overridden.update(others)
+        if others and not self._override:
+            before, now = self._described()
             raise CheckpointError(
                 f"checkpoint: expected {before}, as it was saved with, got {now}. "
                 "Resume with the same, override it knowingly, or begin anew in another folder."
             )
-        if self._rank.rank == 0:
-            warnings.warn(f"checkpoint: saved with {before}; goes on with {now}.", stacklevel=3)
+
+    def _described(self) -> tuple[str, str]:
+        before = ", ".join(f"{name} {pair[0]}" for name, pair in self.overridden.items())
+        now = ", ".join(f"{name} {pair[1]}" for name, pair in self.overridden.items())
+        return before, now
 
 
 def _load(name: str, part: Stateful, state: Any) -> None:

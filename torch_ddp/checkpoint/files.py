@@ -18,7 +18,20 @@ NAME = re.compile(r"step-(?P<step>\d{10})-(?P<digest>[0-9a-f]{32})\.pt")
 SUFFIX_WHILE_WRITING = ".unfinished"
 # 128 bits: what is damaged by chance has the same digest with a probability of 3e-39.
 DIGEST_BYTES = 16
+PIECE_BYTES = 1 << 20  # of a file, in memory at a time
 LONGEST_REASON = 200  # characters of what torch says of a file that it cannot read: it may name what the file asks for
+
+
+class WholeFile(NamedTuple):
+    """A checkpoint that was whole when it was looked at.
+
+    Fields:
+      path: its file.
+      step: number of updates made.
+    """
+
+    path: Path
+    step: int
 
 
 class Whole(NamedTuple):
@@ -35,7 +48,7 @@ class Whole(NamedTuple):
     data: bytes
 
 
-def write_whole(folder: Path, step: int, state: dict[str, Any], keep: int = 2) -> Path:
+def write_whole(folder: Path, step: int, state: dict[str, Any], keep: int = 2, replace: bool = False) -> Path:
     """Writes a checkpoint that is there whole or not at all, and removes old ones.
 
     The file is written under another name, flushed to the disk, and renamed. A process that is killed meanwhile leaves
@@ -46,6 +59,7 @@ def write_whole(folder: Path, step: int, state: dict[str, Any], keep: int = 2) -
       step: number of updates made, at least 0.
       state: tensors, numbers, strings, and containers of them.
       keep: number of checkpoints to leave, at least 1, the newest.
+      replace: whether to leave this one alone, also where there is one of a later step.
 
     Returns:
       The file.
@@ -62,17 +76,18 @@ def write_whole(folder: Path, step: int, state: dict[str, Any], keep: int = 2) -
         raise CheckpointError(
             f"checkpoint: expected a folder at {folder}, got: {error.strerror}. Save in another folder."
         ) from error
-    _remove_damaged_later(folder, step)
+    if not replace:
+        _remove_damaged_later(folder, step)
     unfinished = folder / f"step-{step:010d}{SUFFIX_WHILE_WRITING}"
     try:
-        with _said_where(unfinished), unfinished.open("wb") as file:
+        with writing_to(unfinished), unfinished.open("wb") as file:
             torch.save(state, file)
             file.flush()
             # Before the rename, or the name could survive a power failure and the content not.
             os.fsync(file.fileno())
         # After writing, for it is the file that must load without running code; under a name that nobody resumes from.
         _refuse_code(unfinished, state)
-        path = folder / f"step-{step:010d}-{_digest(unfinished.read_bytes())}.pt"
+        path = folder / name_of(step, _digest(unfinished))
         unfinished.rename(path)
     finally:
         # What is there of one that was given up, as by Ctrl-C, takes room that others need.
@@ -83,13 +98,19 @@ def write_whole(folder: Path, step: int, state: dict[str, Any], keep: int = 2) -
     others = [other for other in _newest_first(folder) if other != path]
     same = [other for other in others if _step(other) == step]
     older = [other for other in others if _step(other) < step]
-    for old in [*same, *older[keep - 1 :], *folder.glob(f"*{SUFFIX_WHILE_WRITING}")]:
+    outdated = others if replace else [*same, *older[keep - 1 :]]
+    for old in [*outdated, *folder.glob(f"*{SUFFIX_WHILE_WRITING}")]:
         old.unlink()
     return path
 
 
 @contextlib.contextmanager
-def _said_where(unfinished: Path) -> Iterator[None]:
+def writing_to(unfinished: Path) -> Iterator[None]:
+    """Says of a write that fails within the block which file it was for, why it failed, and after how many bytes.
+
+    Raises:
+      CheckpointError: it did.
+    """
     try:
         yield
     except (OSError, RuntimeError) as error:
@@ -106,16 +127,24 @@ def _said_where(unfinished: Path) -> Iterator[None]:
 
 
 def newest_whole(folder: Path) -> Whole | None:
-    """Returns the newest checkpoint whose content has the digest that its name states, or None.
+    """Returns the newest checkpoint whose content has the digest that its name states, in memory, or None.
 
     Warns of every newer one that is damaged; it is never loaded.
     """
+    newest = newest_file(folder)
+    return Whole(newest.path, newest.step, newest.path.read_bytes()) if newest else None
+
+
+def newest_file(folder: Path) -> WholeFile | None:
+    """Returns where the newest checkpoint lies whose content has the digest that its name states, or None.
+
+    Warns of every newer one that is damaged. Files are read through piece by piece, and none is held in memory.
+    """
     for path in _newest_first(folder):
-        data = path.read_bytes()
-        if _is_whole(path, data):
-            return Whole(path, _step(path), data)
+        if _is_whole(path):
+            return WholeFile(path, _step(path))
         warnings.warn(
-            f"checkpoint: expected the whole of {path}, got a damaged file of {len(data)} bytes. "
+            f"checkpoint: expected the whole of {path}, got a damaged file of {path.stat().st_size} bytes. "
             "An older one is used; delete this one.",
             stacklevel=2,
         )
@@ -129,10 +158,29 @@ def read_whole(data: bytes) -> dict[str, Any]:
       data: content of a checkpoint's file.
 
     Raises:
-      CheckpointError: it is no checkpoint, or one that asks for more than tensors, numbers, strings and containers.
+      CheckpointError: it is no checkpoint, or one that holds more than tensors, numbers, strings and containers.
     """
+    return _loaded(io.BytesIO(data), mapped=False)
+
+
+def map_file(path: Path) -> dict[str, Any]:
+    """Returns what was saved, its tensors as views of the file, which the system reads where they are looked at.
+
+    They live as long as any of them does, and are to be copied: whoever wrote into the file would change them. Processes
+    that map the same file share its memory.
+
+    Args:
+      path: a checkpoint's file.
+
+    Raises:
+      CheckpointError: as of `read_whole`.
+    """
+    return _loaded(path, mapped=True)
+
+
+def _loaded(source: io.BytesIO | Path, mapped: bool) -> dict[str, Any]:
     try:
-        state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        state = torch.load(source, map_location="cpu", weights_only=True, mmap=mapped)
     # Whatever torch's reader says of bytes that nobody wrote: of a broken archive or pickle it raises all kinds of errors.
     except Exception as error:
         text = str(error).strip().splitlines() or [""]
@@ -145,6 +193,16 @@ def read_whole(data: bytes) -> dict[str, Any]:
             f"checkpoint: expected a file of torch_ddp.checkpoint, got a {type(state).__name__}. Use another."
         )
     return state
+
+
+def name_of(step: int, digest: str) -> str:
+    """Returns the name of the file of a checkpoint.
+
+    Args:
+      step: number of updates made.
+      digest: of its content, 32 hexadecimal digits.
+    """
+    return f"step-{step:010d}-{digest}.pt"
 
 
 def is_step(value: Any) -> bool:
@@ -175,7 +233,7 @@ def _remove_damaged_later(folder: Path, step: int) -> None:
     for path in _newest_first(folder):
         if _step(path) <= step:
             return
-        if _is_whole(path, path.read_bytes()):
+        if _is_whole(path):
             raise CheckpointError(
                 f"checkpoint: expected none later than step {step} in {folder}, got {path.name}. "
                 "Resume from it, or save in another folder."
@@ -183,8 +241,8 @@ def _remove_damaged_later(folder: Path, step: int) -> None:
         path.unlink()
 
 
-def _is_whole(path: Path, data: bytes) -> bool:
-    return path.stem.endswith(_digest(data))
+def _is_whole(path: Path) -> bool:
+    return path.stem.endswith(_digest(path))
 
 
 def _step(path: Path) -> int:
@@ -198,8 +256,12 @@ def _newest_first(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: (_step(path), path.stat().st_mtime_ns), reverse=True)
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
+def _digest(path: Path) -> str:
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    with path.open("rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def _flush_folder(folder: Path) -> None:

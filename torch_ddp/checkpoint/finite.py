@@ -22,17 +22,43 @@ def check_finite(tensors: Iterable[tuple[str, Tensor | None]], when: str) -> Non
     Raises:
       NonFiniteError: one does; the message names the first and counts its elements.
     """
-    floating = [(name, tensor) for name, tensor in tensors if tensor is not None and tensor.is_floating_point()]
-    # A product with 0 is 0, or NaN where the element is not finite; a sum of the elements themselves could overflow.
-    device = floating[-1][1].device if floating else None
-    wrong = [(_values(tensor) * 0).sum().to(device, torch.float32) for _, tensor in floating]
-    for (name, tensor), total in zip(floating, torch.stack(wrong).tolist() if wrong else [], strict=True):
-        if total != 0:
-            values = _values(tensor)
+    floating = floating_of(tensors)
+    # A finite sum is one of finite numbers: only where it is not is each tensor looked at.
+    if not floating or sum_of(floating).isfinite():
+        return
+    for name, tensor in floating:
+        values = _values(tensor)
+        if count := int((~values.isfinite()).sum()):
             raise NonFiniteError(
-                f"train: expected finite numbers {when}, got {int((~values.isfinite()).sum())} of {values.numel()} "
+                f"train: expected finite numbers {when}, got {count} of {values.numel()} "
                 f"infinite or NaN in {name}. Nothing was saved since. Lower the learning rate, or look at the batch."
             )
+
+
+def floating_of(tensors: Iterable[tuple[str, Tensor | None]]) -> list[tuple[str, Tensor]]:
+    """Returns the named tensors of floating-point numbers, without what is None."""
+    return [(name, tensor) for name, tensor in tensors if tensor is not None and tensor.is_floating_point()]
+
+
+def sum_of(floating: list[tuple[str, Tensor]]) -> Tensor:
+    """Returns the sum of all elements, shape [], on the device of the last tensor, from which it has not travelled yet.
+
+    It is not finite where an element is not, and may be so where all are: a sum of large numbers overflows.
+
+    Args:
+      floating: (name, tensor of floating-point numbers of any shape), at least one.
+    """
+    device = floating[-1][1].device
+    # Half precision would overflow at once; of other types the sum has the elements' own.
+    sums = [_values(tensor).sum(dtype=_at_least_float32(tensor.dtype)) for _, tensor in floating]
+    if all(each.device == device and each.dtype is torch.float32 for each in sums):
+        return torch.stack(sums).sum()
+    # In double: a float64 number beyond float32's range is finite.
+    return torch.stack([each.to(device, torch.float64) for each in sums]).sum()
+
+
+def _at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype.itemsize < torch.float32.itemsize else dtype
 
 
 def check_finite_parts(parts: Mapping[str, Any], step: int) -> None:

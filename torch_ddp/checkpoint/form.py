@@ -85,6 +85,7 @@ FORM: dict[str, Callable[[Any], bool]] = {
     "world_size": lambda value: type(value) is int and value > 0,
     "threads": lambda value: type(value) is int and 0 < value <= MOST_THREADS,
     "settings": _are_settings,
+    "measured": lambda value: value is None or type(value) is float,
     "random": _are_random,
     "parts": _are_named,
 }

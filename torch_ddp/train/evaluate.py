@@ -1,7 +1,8 @@
 """Evaluates a model over all ranks, ragged shards included."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, TypeVar
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -43,16 +44,54 @@ def evaluate(
     Raises:
       TorchDdpError: a metric is not one value per example, ranks have different metrics, or nobody has an example.
     """
+    with _evaluating(model) as bare:
+        own = _sums(bare, batches, metrics)
+    return _means(gather_everywhere(own, rank, device))
+
+
+def evaluate_sums(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    sums: Callable[[nn.Module, Batch], dict[str, Tensor]],
+    rank: Rank,
+    device: torch.device = CPU,
+) -> dict[str, np.ndarray]:
+    """Returns sums over all batches of all ranks, in float64, the same on every rank.
+
+    For metrics that are no means over examples: Dice, precision and recall are ratios of such sums, and the mean of the
+    ranks' ratios is another number. The model is used as by `evaluate`.
+
+    Args:
+      model: the model, wrapped or not.
+      batches: this rank's batches, of any sizes.
+      sums: ``sums(model, batch)`` returns dict of name to tensor, of the same shape for every batch.
+      rank: this process.
+      device: where the backend's tensors live.
+
+    Raises:
+      TorchDdpError: ranks have different names, or nobody has a batch.
+    """
+    own: dict[str, np.ndarray] = {}
+    with _evaluating(model) as bare:
+        for batch in batches:
+            for name, value in sums(bare, batch).items():
+                added = value.detach().double().cpu().numpy()
+                own[name] = own[name] + added if name in own else added
+    ranks = [each for each in gather_everywhere(own, rank, device) if each]
+    return {name: np.sum([each[name] for each in ranks], axis=0) for name in _names(ranks)}
+
+
+@contextlib.contextmanager
+def _evaluating(model: nn.Module) -> Iterator[nn.Module]:
     bare = model.module if isinstance(model, DistributedDataParallel) else model
     modes = {module: module.training for module in bare.modules()}
     bare.eval()
     try:
         with torch.no_grad():
-            own = _sums(bare, batches, metrics)
+            yield bare
     finally:
         for module, training in modes.items():
             module.training = training
-    return _means(gather_everywhere(own, rank, device))
 
 
 def _sums(
@@ -74,20 +113,22 @@ def _sums(
 
 def _means(ranks: list[dict[str, np.ndarray]]) -> dict[str, float]:
     # Ranks without a batch have no metrics, and are no mistake.
-    found = {tuple(sorted(own)) for own in ranks if own}
+    ranks = [own for own in ranks if own]
+    means = {}
+    for name in _names(ranks):
+        total, count = np.sum([own[name] for own in ranks], axis=0)
+        means[name] = float(total / count)
+    return means
+
+
+def _names(ranks: list[dict[str, np.ndarray]]) -> tuple[str, ...]:
+    found = {tuple(sorted(own)) for own in ranks}
     if len(found) != 1:
         described = " and ".join(str(list(names)) for names in sorted(found)) or "no example on any rank"
         raise TorchDdpError(
             f"evaluate: expected the same metrics of all ranks, got {described}. Return the same names for every batch."
         )
-    means = {}
-    for name in min(found):
-        total, count = np.sum([own[name] for own in ranks if own], axis=0)
-        means[name] = float(total / count)
-    return means
-
-
-CPU = torch.device("cpu")
+    return min(found)
 
 
 def reduce_tensor(tensor: Tensor, rank: Rank, reduce: Literal["mean", "sum"] = "mean") -> Tensor:
@@ -195,6 +236,38 @@ def gather_by_index(indices: Tensor, values: Tensor, rank: Rank) -> Tensor:
             "Use ExactSampler: DistributedSampler repeats examples."
         )
     return joined[order]
+
+
+class _SumOverRanks(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, tensor: Tensor, world_size: int) -> Tensor:
+        context.world_size = world_size
+        total = tensor.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        # Every rank works out the same loss of the same sum, so that no collective is needed.
+        return gradients[0] * context.world_size, None
+
+
+def sum_over_ranks(tensor: Tensor, rank: Rank) -> Tensor:
+    """Returns the sum of a tensor over the ranks, through which a loss of it is differentiated.
+
+    For losses that are no means over examples, such as Dice: each rank sums over its own examples, this adds the sums, and
+    every rank works out the same loss, of the whole batch. DistributedDataParallel then averages the gradients; they are
+    multiplied by the number of ranks here, so that what comes out is the gradient of that loss, as one process with the
+    whole batch has it.
+
+    Args:
+      tensor: of the same shape on every rank.
+      rank: this process.
+    """
+    if rank.world_size == 1:
+        return tensor
+    total: Tensor = _SumOverRanks.apply(tensor, rank.world_size)  # type: ignore[no-untyped-call]
+    return total
 
 
 def broadcast_statistics(model: nn.Module, rank: Rank) -> None:

@@ -9,15 +9,16 @@ import torch
 import torch.distributed as dist
 
 from torch_ddp.process_group import Rank
-from torch_ddp.rank_failures import PREEMPTED
+from torch_ddp.rank_failures import PREEMPTIONS
 
 CPU = torch.device("cpu")
 
 
 class Preemption:
-    """Notes SIGTERM within the block instead of ending the process, so that a checkpoint can be saved first.
+    """Notes SIGTERM and SIGUSR1 within the block instead of ending the process, so that a checkpoint can be saved first.
 
-    Schedulers, ``kill`` and torchrun send it some seconds before SIGKILL; `spawn` and `launch` hand it on to their ranks.
+    Schedulers, ``kill`` and torchrun send SIGTERM some seconds before SIGKILL, Slurm's ``--signal=USR1@90`` the other;
+    `spawn` and `launch` hand both on to their ranks.
 
     Args:
       rank: this process.
@@ -27,39 +28,40 @@ class Preemption:
     def __init__(self, rank: Rank, device: torch.device = CPU) -> None:
         self._rank = rank
         self._device = device
-        self._noted = False
-        self._before: Any = None
+        self._before: dict[int, Any] = {}
+        #: Number of the signal that this rank was sent, 0 for none; after `asked`, the largest that any was.
+        self.noted = 0
 
     def __enter__(self) -> "Preemption":
-        """Begins to note the signal; in a thread that is not the main one nothing can be noted."""
+        """Begins to note the signals; in a thread that is not the main one nothing can be noted."""
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, self._note)
+            self._before = {number: signal.signal(number, self._note) for number in PREEMPTIONS}
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Puts the former handler back."""
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
+        """Puts the former handlers back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def asked(self) -> bool:
-        """Returns whether any rank was sent the signal; every rank calls it at the same update, and gets one answer."""
-        if self._rank.world_size == 1:
-            return self._noted
-        noted = torch.tensor(float(self._noted), device=self._device)
-        dist.all_reduce(noted, dist.ReduceOp.MAX)
-        return bool(noted)
+        """Returns whether any rank was sent a signal; every rank calls it at the same update, and gets one answer."""
+        if self._rank.world_size > 1:
+            noted = torch.tensor(self.noted, device=self._device)
+            dist.all_reduce(noted, dist.ReduceOp.MAX)
+            self.noted = int(noted)
+        return bool(self.noted)
 
     def end(self) -> NoReturn:
         """Ends this rank once all have come here, rank 0 with its checkpoint.
 
         Raises:
-          SystemExit: always, with code 143, which is 128 + SIGTERM.
+          SystemExit: always, with 128 and the number of the signal: 143 of SIGTERM, 138 of SIGUSR1.
         """
         if self._rank.world_size > 1:
             dist.barrier()
-        raise SystemExit(PREEMPTED)
+        raise SystemExit(128 + self.noted)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._noted = True
+        self.noted = number

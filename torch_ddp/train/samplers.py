@@ -23,14 +23,23 @@ class TrainingSampler(DistributedSampler[Any]):
       shuffle: whether to shuffle.
       seed: of the order; the same on every rank.
       drop_last: True leaves examples out, False uses some twice.
+      ragged: neither: each example once, so that ranks have different numbers of them.
 
     Source: torch/utils/data/distributed.py.
     """
 
     def __init__(
-        self, dataset: Dataset[Any], rank: Rank, shuffle: bool = True, seed: int = 0, drop_last: bool = True
+        self,
+        dataset: Dataset[Any],
+        rank: Rank,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = True,
+        ragged: bool = False,
     ) -> None:
-        super().__init__(dataset, rank.world_size, rank.rank, shuffle, seed, drop_last)
+        super().__init__(dataset, rank.world_size, rank.rank, shuffle, seed, drop_last and not ragged)
+        # Of what super pads with examples of the beginning, to the same number on every rank, only so many are this rank's.
+        self._count = len(range(rank.rank, len(dataset), rank.world_size)) if ragged else self.num_samples  # type: ignore[arg-type]
         self._used = 0
 
     def set_epoch(self, epoch: int, used: int = 0) -> None:
@@ -43,9 +52,9 @@ class TrainingSampler(DistributedSampler[Any]):
         Raises:
           TorchDdpError: this rank has fewer examples than that.
         """
-        if not 0 <= used <= self.num_samples:
+        if not 0 <= used <= self._count:
             raise TorchDdpError(
-                f"sampler: expected 0 to {self.num_samples} used examples, got {used}. "
+                f"sampler: expected 0 to {self._count} used examples, got {used}. "
                 "Resume with the data and the batch size that the checkpoint was saved with."
             )
         super().set_epoch(epoch)
@@ -53,10 +62,10 @@ class TrainingSampler(DistributedSampler[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         # The order is a function of seed and epoch alone, so that leaving out is all that resuming takes.
-        return islice(super().__iter__(), self._used, None)
+        return islice(super().__iter__(), self._used, self._count)
 
     def __len__(self) -> int:
-        return super().__len__() - self._used
+        return self._count - self._used
 
 
 class ExactSampler(Sampler[int]):

@@ -56,7 +56,8 @@ def resume_elsewhere(rank: Rank, folder: str) -> tuple:
 def test_another_world_size_is_refused(two_ranks, tmp_path):
     two_ranks.run(trainings.run, str(tmp_path), 1, (1,))
     assert trainings.load_at_all(ALONE, str(tmp_path), ["model", "optimizer", "schedule"]) == (
-        "checkpoint: expected 2 ranks, as it was saved with, got 1. Start 2 ranks, or begin anew in another folder."
+        "checkpoint: expected 2 ranks, as it was saved with, got 1. "
+        "Start 2 ranks, override it knowingly, or begin anew in another folder."
     )
 
 

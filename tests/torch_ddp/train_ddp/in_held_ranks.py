@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from torch_ddp import Rank, amp
+from torch_ddp import Checkpoints, Rank, amp
 
 FOLDER = Path(__file__).parents[3] / "examples" / "train_ddp"
 
@@ -31,9 +31,31 @@ def trainer() -> Iterator[ModuleType]:
 
 
 def parsed(train: ModuleType, *words: Any) -> argparse.Namespace:
-    options = train.make_parser("", train.PRECISIONS).parse_args([str(word) for word in words])
+    options = train.make_parser("").parse_args([str(word) for word in words])
     train.check_options(options)
     return options
+
+
+@contextlib.contextmanager
+def checkpoints_of(train: ModuleType, forgets: str = "") -> Iterator[list[Checkpoints]]:
+    """Gives the list of checkpoints that the trainer makes in the block, which hold all that it trains.
+
+    Args:
+      train: the module.
+      forgets: beginning of the names of parts that they do not hold.
+    """
+    listed: list[Checkpoints] = []
+
+    def noted(folder: Path, rank: Rank, parts: dict[str, Any], *others: Any, **named: Any) -> Checkpoints:
+        held = {name: part for name, part in parts.items() if not (forgets and name.startswith(forgets))}
+        listed.append(Checkpoints(folder, rank, held, *others, **named))
+        return listed[-1]
+
+    train.Checkpoints = noted
+    try:
+        yield listed
+    finally:
+        train.Checkpoints = Checkpoints
 
 
 def trained(rank: Rank, words: list[Any], own_folder: bool = False, forgets: str = "") -> dict[str, list]:
@@ -47,29 +69,18 @@ def trained(rank: Rank, words: list[Any], own_folder: bool = False, forgets: str
     """
     if own_folder:
         words = [*words[:-1], Path(words[-1]) / str(rank.rank)]
-    made = []
-    with trainer() as train:
-        assemble = train.assemble
-
-        def assembled(*arguments: Any) -> Any:
-            training = assemble(*arguments)
-            made.append(training)
-            for name in [name for name in training.checkpoints._parts if forgets and name.startswith(forgets)]:
-                del training.checkpoints._parts[name]
-            return training
-
-        train.assemble = assembled
-        try:
-            train.train(rank, parsed(train, *words))
-        finally:
-            train.assemble = assemble
-    return {name: value.tolist() for name, value in made[0].model.module.named_parameters()}
+    with trainer() as train, checkpoints_of(train, forgets) as listed:
+        train.train(rank, parsed(train, *words))
+    return {name: value.tolist() for name, value in listed[0]._parts["model"].named_parameters()}
 
 
 def statistics_after_an_update(rank: Rank, words: list[Any]) -> dict[str, list]:
     """Makes one update, and returns this rank's moving statistics, before any rank takes another's."""
-    with trainer() as train:
-        training = train.assemble(rank, parsed(train, *words))
-        training.sampler.set_epoch(0, 0)
-        train.update(training.model, training.precision, [next(iter(training.loader))], "at update 1")
-    return {name: value.tolist() for name, value in training.model.module.named_buffers() if "running" in name}
+    with trainer() as train, checkpoints_of(train) as listed:
+        measure = train.measure
+        train.measure = lambda task, model, rank, device: {task.best: 0.0}
+        try:
+            train.train(rank, parsed(train, "--steps", 1, *words))
+        finally:
+            train.measure = measure
+    return {name: value.tolist() for name, value in listed[0]._parts["model"].named_buffers() if "running" in name}

@@ -58,9 +58,10 @@ def test_a_checkpoint_at_o2_holds_float32_masters_that_the_half_weights_are_roun
 def test_a_resume_at_another_level_or_half_precision_is_refused_on_every_rank(two_ranks, at_o2, level, half):
     with pytest.raises(AssertionError) as error:
         two_ranks.run(trained, [*at(level, half), "--steps", 7, "--out", at_o2])
+    name, before, now = ("--opt-level", "O2", level) if level != "O2" else ("--half-dtype", "float16", half)
     refusal = (
-        f"checkpoint: expected the parts amp {level} {half}, model, optimizer, schedule, got amp O2 float16, model, "
-        "optimizer, schedule. Resume with the options that it was saved with."
+        f"checkpoint: expected {name} {before}, as it was saved with, got {name} {now}. "
+        "Resume with the same, override it knowingly, or begin anew in another folder."
     )
     assert str(error.value).count(refusal) == 2
 

@@ -1,4 +1,4 @@
-"""SIGTERM: a checkpoint of the update under way, and an exit code of its own."""
+"""SIGTERM and SIGUSR1: a checkpoint of the update under way, and an exit code of its own."""
 
 import os
 import signal
@@ -15,16 +15,17 @@ from torch_ddp import Preemption, Rank
 EVERY = 50  # updates from one checkpoint to the next
 
 
-def test_the_signal_is_noted_within_the_block_and_the_code_is_143():
-    before = signal.getsignal(signal.SIGTERM)
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
+def test_a_signal_is_noted_within_the_block_and_the_code_is_128_and_its_number(sent, code):
+    before = signal.getsignal(sent)
     with Preemption(Rank(0, 0, 1)) as preemption:
         assert not preemption.asked()
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), sent)
         assert preemption.asked()
         with pytest.raises(SystemExit) as ended:
             preemption.end()
-    assert ended.value.code == 143
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert ended.value.code == code
+    assert signal.getsignal(sent) is before
 
 
 def test_a_training_that_is_sent_sigterm_saves_and_ends_with_143(tmp_path):
