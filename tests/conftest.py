@@ -10,7 +10,7 @@ from support.forks import forking, forking_sides
 
 from parity.experiment import Sides, open_sides
 
-SUPPORT = ("tiers", "grouping", "scheduler", "draws", "watchdog", "requirements", "device")
+SUPPORT = ("tiers", "grouping", "scheduler", "draws", "watchdog", "requirements", "device", "garbage")
 pytest_plugins = [f"support.{name}" for name in SUPPORT]
 # A limit in milliseconds fails on a machine with other work; the watchdog ends what is stuck.
 settings.register_profile("unhurried", deadline=None)

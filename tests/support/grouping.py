@@ -23,10 +23,11 @@ GROUPS = {
     "three_ranks": "ranks for {folder}",
     "ranks": "ranks for {folder}",
     "world": "ranks for {folder}",
-    "uninterrupted": "trainings",
+    "uninterrupted": "forks of torch",
     "forked_sides": "forked sides",
     "sides_on": "processors",
     "tf_python": "recordings on {tf}",
+    "torch_python": "forks of torch",
 }
 FILE = "groups_file"
 

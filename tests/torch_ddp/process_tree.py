@@ -11,6 +11,13 @@ def children(pid: int) -> list[int]:
     return sorted(child for child, parent in _pairs() if parent == pid)
 
 
+def program_of(process: subprocess.Popen) -> int:
+    """Returns the number of the program that a process is, or stands for as the client of a fork (see `support.forks`)."""
+    with open(f"/proc/{process.pid}/comm") as name:
+        start, _, number = name.read().strip().partition("-")
+    return int(number) if start == "fork" and number.isdigit() else process.pid
+
+
 def end_tree(process: subprocess.Popen) -> None:
     """Kills a process with all its descendants, and waits for it; does nothing where it has ended."""
     if process.poll() is None:

@@ -22,18 +22,18 @@ def environment():
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
-def command_of(program, ranks):
+def command_of(program, ranks, python=sys.executable):
     script = str(PROGRAMS / f"{program}.py")
-    return [sys.executable, script] if not ranks else [sys.executable, str(PROGRAMS / "launch.py"), str(ranks), script]
+    return [python, script] if not ranks else [python, str(PROGRAMS / "launch.py"), str(ranks), script]
 
 
 @pytest.fixture
-def bare(tmp_path):
-    """Runs a program as it is, and returns where it left its weights."""
+def bare(tmp_path, torch_python):
+    """Runs a program as it is, in forks, and returns where it left its weights."""
 
     def run(program, *arguments, ranks=2):
         weights = tmp_path / f"{program}-bare.pt"
-        words = [*command_of(program, ranks), "--out", str(weights), *arguments]
+        words = [*command_of(program, ranks, torch_python), "--out", str(weights), *arguments]
         subprocess.run(words, check=True, env=environment(), capture_output=True, timeout=300)
         return weights
 
@@ -41,12 +41,12 @@ def bare(tmp_path):
 
 
 @pytest.fixture
-def record(tmp_path):
-    """Runs a program under `parity record`."""
+def record(tmp_path, torch_python):
+    """Runs a program under `parity record`: in forks that have torch, or by an interpreter of its own."""
 
-    def run(program, *arguments, ranks=2, options=()):
+    def run(program, *arguments, ranks=2, options=(), python=torch_python):
         trace, weights = tmp_path / f"{program}.trace", tmp_path / f"{program}.pt"
-        own = [*command_of(program, ranks), "--out", str(weights), *arguments]
+        own = [*command_of(program, ranks, python), "--out", str(weights), *arguments]
         words = [sys.executable, "-m", "parity.cli", "record", "--out", str(trace), *options, "--", *own]
         done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=300, check=False)
         return Recorded(done.returncode, done.stdout, done.stderr, trace, weights)

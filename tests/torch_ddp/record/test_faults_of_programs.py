@@ -1,5 +1,6 @@
 """Programs that break off: one message, the exit code that is documented, no process left, no trace that looks whole."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -11,6 +12,12 @@ import pytest
 from conftest import command_of, environment
 
 from parity.trace import Ownership, Trace, TraceError
+
+
+@pytest.fixture
+def record(record):
+    """Records a program of an interpreter of its own: a fork has not begun with the environment by which it is known."""
+    return functools.partial(record, python=sys.executable)
 
 
 def left_over(folder):
@@ -98,7 +105,8 @@ def test_a_program_that_ends_by_os_exit_is_recorded_to_its_end(record):
     assert Trace(recorded.trace).step_numbers == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
+@pytest.mark.slow  # the default tier kills one that imports, among the cells of tests/faults
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_recording_that_is_killed_takes_the_program_with_it(number, tmp_path):
     trace = tmp_path / "faulty.trace"
     own = [*command_of("faulty", 2), "hangs", "--out", str(tmp_path / "weights")]

@@ -1,7 +1,8 @@
 """What a program writes for float32 is computed in float64, and what stays narrower is named."""
 
 import subprocess
-import sys
+
+from conftest import environment
 
 PROGRAM = """
 import numpy as np
@@ -35,10 +36,11 @@ print(sorted(mode.narrow.items()))
 """
 
 
-def test_a_program_for_float32_computes_in_float64(tmp_path):
+def test_a_program_for_float32_computes_in_float64(torch_python, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120)
+    words = [torch_python, str(program)]
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "{torch.float64} float64",

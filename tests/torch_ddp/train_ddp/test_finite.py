@@ -1,7 +1,5 @@
 """A training whose numbers are no longer finite ends, and leaves its last finite checkpoint."""
 
-import sys
-
 import pytest
 import torch
 from torch import nn
@@ -72,9 +70,9 @@ def test_masters_that_no_model_has_are_looked_at():
         check_finite_parts({"model": nn.Linear(2, 1), "optimizer": torch.optim.SGD([master], lr=0.1)}, 2)
 
 
-def test_a_training_that_explodes_ends_with_an_error_and_its_last_finite_checkpoint(tmp_path):
+def test_a_training_that_explodes_ends_with_an_error_and_its_last_finite_checkpoint(torch_python, tmp_path):
     options = ["--batch-size", 16, "--save-every", 1, "--learning-rate", 1e30, "--quiet", "--out", "out"]
-    process = start([sys.executable, SCRIPT, *options], tmp_path)
+    process = start([torch_python, SCRIPT, *options], tmp_path)
     said, _ = process.communicate(timeout=WITHIN)
     assert process.returncode == 1, said
     assert "NonFiniteError: train: expected finite numbers " in said

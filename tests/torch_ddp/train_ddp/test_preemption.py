@@ -2,12 +2,11 @@
 
 import os
 import signal
-import sys
 import time
 
 import pytest
 from killing import newest_step, wait_for
-from process_tree import end_tree
+from process_tree import end_tree, program_of
 from trainer import SCRIPT, WITHIN, final, start
 
 from torch_ddp import Preemption, Rank
@@ -28,21 +27,21 @@ def test_a_signal_is_noted_within_the_block_and_the_code_is_128_and_its_number(s
     assert signal.getsignal(sent) is before
 
 
-def test_a_training_that_is_sent_sigterm_saves_and_ends_with_143(tmp_path):
-    stopped = [step_that_sigterm_saves(tmp_path / "0")]
+def test_a_training_that_is_sent_sigterm_saves_and_ends_with_143(torch_python, tmp_path):
+    stopped = [step_that_sigterm_saves(torch_python, tmp_path / "0")]
     while stopped[-1] % EVERY == 0 and len(stopped) < 3:  # by chance where it saves anyway: once in fifty
-        stopped.append(step_that_sigterm_saves(tmp_path / str(len(stopped))))
+        stopped.append(step_that_sigterm_saves(torch_python, tmp_path / str(len(stopped))))
     assert stopped[-1] > EVERY and stopped[-1] % EVERY
 
 
-def step_that_sigterm_saves(folder):
+def step_that_sigterm_saves(python, folder):
     folder.mkdir()
     options = ["--epochs", 1000, "--batch-size", 8, "--save-every", EVERY, "--quiet"]
-    process = start([sys.executable, SCRIPT, "--gpus", 2, "--out", "out", *options], folder)
+    process = start([python, SCRIPT, "--gpus", 2, "--out", "out", *options], folder)
     try:
         wait_for(lambda: process.poll() is not None or newest_step(folder / "out") >= EVERY)
         time.sleep(0.2)  # a few updates behind the checkpoint
-        os.kill(process.pid, signal.SIGTERM)
+        os.kill(program_of(process), signal.SIGTERM)
         said, _ = process.communicate(timeout=WITHIN)
     finally:
         end_tree(process)

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
+import torch
 from killing import KILLS, MAX_RESTARTS, interrupted, newest_step, wait_for
 from process_tree import children
 from trainer import OPTIONS, RUN_ON, SCRIPT, STEPS, final, finish, result, same_bits, start
@@ -63,9 +64,18 @@ def test_a_rank_killed_on_one_of_two_machines_leaves_no_trace_in_the_weights(
     assert same_bits(last["random"], final(uninterrupted)["random"])
 
 
-def test_the_comparison_can_fail(uninterrupted):
-    one, other = final(uninterrupted), final(uninterrupted)
-    assert same_bits(one, other)
-    weight = other["parts"]["model"]["logits.bias"]
+def made_state():
+    parts = {"model": {"logits.bias": torch.ones(3)}, "optimizer": {"state": {0: {"step": torch.tensor(36.0)}}}}
+    return {"parts": parts, "random": [{"torch": torch.arange(4, dtype=torch.uint8), "python": (3, (1, 2), None)}]}
+
+
+def test_the_comparison_can_fail():
+    assert same_bits(made_state(), made_state())
+    moved = made_state()
+    weight = moved["parts"]["model"]["logits.bias"]
     weight[0] = weight[0].nextafter(weight[0] + 1)
-    assert not same_bits(one, other)
+    drawn, later = made_state(), made_state()
+    drawn["random"][0]["python"] = (3, (1, 3), None)
+    later["parts"]["optimizer"]["state"][0]["step"] = torch.tensor(36)
+    for other in (moved, drawn, later):
+        assert not same_bits(made_state(), other)
