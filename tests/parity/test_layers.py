@@ -16,7 +16,7 @@ LAYERS = {
     "pytest_plugin cli",
     "tf_towers": "errors tf_types float64 graph facts session step checkpoint record shadow recording worker",
     "torch_ddp": "errors shard weights momenta rank_failures rendezvous process_group gather like_tf amp fp16_utils "
-    "parallel reduction step facts recording record checkpoint train mutations worker",
+    "parallel apex reduction step facts recording record checkpoint train mutations worker",
 }
 SHARED = (
     "parity.trace",

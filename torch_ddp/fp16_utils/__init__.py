@@ -12,6 +12,10 @@ from torch_ddp.fp16_utils.convert import (
     network_to_half,
     tofp16,
 )
+from torch_ddp.fp16_utils.loss_scaler import (
+    DynamicLossScaler,
+    LossScaler,
+)
 from torch_ddp.fp16_utils.master_weights import (
     clip_grad_norm,
     master_params_to_model_params,
@@ -25,9 +29,11 @@ from torch_ddp.fp16_utils.optimizer import (
 
 __all__ = [
     "BN_convert_float",
+    "DynamicLossScaler",
     "FP16Model",
     "FP16_Optimizer",
     "Fp16Error",
+    "LossScaler",
     "clip_grad_norm",
     "convert_module",
     "convert_network",

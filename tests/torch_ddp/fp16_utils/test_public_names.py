@@ -6,9 +6,11 @@ from torch_ddp import fp16_utils
 
 NAMES = [
     "BN_convert_float",
+    "DynamicLossScaler",
     "FP16Model",
     "FP16_Optimizer",
     "Fp16Error",
+    "LossScaler",
     "clip_grad_norm",
     "convert_module",
     "convert_network",
