@@ -143,16 +143,19 @@ def _checked(
 
 
 def _zero_grad(stash: Stash, zero_grad: Callable[..., None]) -> Callable[..., None]:
-    def amp_zero_grad(optimizer: torch.optim.Optimizer, set_to_none: bool = True) -> None:
+    def amp_zero_grad(optimizer: torch.optim.Optimizer, set_to_none: bool | None = None) -> None:
         # The optimizer clears what it holds, masters among them; the half weights it does not know are cleared below.
-        # Apex's zero_grad takes no `set_to_none` and raises a TypeError at this call.
-        zero_grad(set_to_none)
-        stash.delayed_scale = None
-        for weight, master in stash.pairs:
-            master.grad = None
-            if set_to_none:
-                weight.grad = None
-            elif weight.grad is not None:
-                weight.grad = weight.grad.detach().zero_()
+        # Apex's zero_grad takes no `set_to_none` and raises a TypeError at this call. Out of the casts, which would look at
+        # every gradient that is taken away.
+        with disable_casts():
+            # Its own default where none is asked for.
+            zero_grad() if set_to_none is None else zero_grad(set_to_none)
+            stash.delayed_scale = None
+            for weight, master in stash.pairs:
+                master.grad = None
+                if set_to_none is not False:
+                    weight.grad = None
+                elif weight.grad is not None:
+                    weight.grad = weight.grad.detach().zero_()
 
     return amp_zero_grad

@@ -182,10 +182,11 @@ def _takes_devices(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _replace_factories() -> None:
-    for function in filter(None, _device_constructors()):
+    makers: list[Any] = list(_device_constructors())
+    for function in makers:
         name = getattr(function, "__name__", "")
         if getattr(torch, name, None) is function:
-            setattr(torch, name, _takes_devices(function))
+            setattr(torch, name, _takes_devices(getattr(torch, name)))
     load = torch.load
 
     @functools.wraps(load)

@@ -79,7 +79,7 @@ class FusedAdam(FusedOptimizer):
         output_params: Any = None,
         scale: Any = None,
         grad_norms: Any = None,
-        grad_scaler: Any = None,
+        **kwargs: Any,
     ) -> Any:
         """Steps once.
 
@@ -89,12 +89,14 @@ class FusedAdam(FusedOptimizer):
             output_params: refused.
             scale: refused.
             grad_norms: refused.
-            grad_scaler: a `torch.amp.GradScaler` whose scale the gradients still have; with `capturable`.
+            **kwargs: grad_scaler, a `torch.amp.GradScaler` whose scale the gradients still have; with `capturable`. One that
+                calls `step` itself leaves its scale on the optimizer instead.
 
         Raises:
             FusedOptimizerError: an argument of the older FusedAdam was passed.
         """
-        if any(given is not None for given in (grads, output_params, scale, grad_norms)):
+        grad_scaler = kwargs.pop("grad_scaler", None)
+        if kwargs or any(given is not None for given in (grads, output_params, scale, grad_norms)):
             raise FusedOptimizerError(
                 "FusedAdam.step: expected no grads, output_params, scale or grad_norms, got one. Leave them out, as in "
                 "Apex since 2019, and let amp.scale_loss unscale the gradients."
@@ -130,10 +132,8 @@ class FusedAdam(FusedOptimizer):
 
     def _step_on_device(self, group: dict[str, Any], grad_scaler: Any) -> None:
         device = group["params"][0].device
-        overflow, inverse = torch.zeros(1, device=device), torch.ones(1, device=device)
-        if grad_scaler is not None:
-            overflow = grad_scaler._check_inf_per_device(self)[device]
-            inverse = grad_scaler._get_scale_async().double().reciprocal().float().reshape(1)
+        overflow, scale = self._overflow_and_scale(grad_scaler, device)
+        inverse = scale.double().reciprocal().float().reshape(1)
         flag = (overflow.reshape(1) != 0).to(torch.int)
         if "step" in group:
             group["step"] += (flag != 1).to(torch.int)
@@ -159,6 +159,15 @@ class FusedAdam(FusedOptimizer):
                 group["weight_decay"],
                 inverse,
             )
+
+    def _overflow_and_scale(self, grad_scaler: Any, device: torch.device) -> tuple[Tensor, Tensor]:
+        # One element each.
+        one = torch.ones(1, device=device)
+        if grad_scaler is not None:
+            return grad_scaler._check_inf_per_device(self)[device], grad_scaler._get_scale_async()
+        # Set by GradScaler for the time of a step.
+        overflow, scale = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
+        return 0 * one if overflow is None else overflow.to(device), one if scale is None else scale.to(device)
 
     def _master(self, param: Tensor) -> Tensor:
         if param not in self._masters:
