@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 from parity.trace import (
     COUNTERS_AFTER,
     Perturbation,
+    RunWriter,
     TensorFile,
     Trace,
     TraceWriter,
@@ -121,7 +122,9 @@ class Side:
         (or null); `recorded_counters`, whether counters are taken from it too; `steps`, the step numbers; `quantities`
         to keep; `out`. With "eval" among the quantities the last step also gets an evaluation of its batch, with the state
         that `follow` holds after it, or with ours. `perturbations` change the batches, and `follow`, or `start` where there
-        is none, see `perturb`.
+        is none, see `perturb`. With `resumed` nothing is loaded first: the run goes on where the last one of this precision
+        ended. What is written are all steps, or the numbers in `written`; with `measured_from`, a trace, of each tensor only
+        its distance from that trace's; without `initial` not the state before the first step.
         """
         training, stepper, known = self._prepared[arguments["precision"]]
         feeds = Trace(arguments["feeds"])
@@ -135,10 +138,12 @@ class Side:
         )
         keep = set(arguments["quantities"])
         precision, asked = arguments["precision"], perturbations_of(arguments.get("perturbations", ()))
-        begun = _variables(Trace(arguments["start"]).init(), counters=True)
-        stepper.load(begun if follow else perturb(begun, asked, 0, precision))
+        left = RunWriter.of(writer, arguments)
+        if not arguments.get("resumed"):
+            begun = _variables(Trace(arguments["start"]).init(), counters=True)
+            stepper.load(begun if follow else perturb(begun, asked, 0, precision))
         state = stepper.state()
-        writer.init(state)
+        left.init(state)
         numbers = arguments["steps"]
         for done, number in enumerate(numbers):
             if follow is not None:
@@ -156,7 +161,7 @@ class Side:
                 if follow is not None and number + 1 in follow.step_numbers:
                     stepper.load(_variables(follow.step(number + 1), counters=False))
                 tensors.update(stepper.evaluate(batch))
-            writer.step(number, in_order({name: tensors[name] for name in tensors if quantity_of(name) in keep}))
+            left.step(number, in_order({name: tensors[name] for name in tensors if quantity_of(name) in keep}))
             progress(done + 1, len(numbers))
         writer.close(**{COUNTERS_AFTER: counters_after(state)})
         return {}

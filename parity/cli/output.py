@@ -5,6 +5,7 @@ import contextlib
 import importlib.util
 import math
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -311,6 +312,21 @@ def seconds(text: str) -> float:
 
 
 LEVEL_NAMES = {"1": "function", "2": "float32", "3": "trajectory", "4": "mixed"}
+
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def byte_count(text: str) -> int:
+    """Returns a number of bytes written as "2GB", "500MB" or "1e9"."""
+    found = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*([KMGT]?)B?", text.strip(), re.IGNORECASE)
+    try:
+        count = int(float(found.group(1)) * _UNITS[found.group(2).upper()]) if found else 0
+    except ValueError:
+        count = 0
+    if count <= 0:
+        raise argparse.ArgumentTypeError(f"expected bytes such as 2GB or 500MB, got {text!r}")
+    return count
 
 
 def level_names(text: str) -> list[str]:

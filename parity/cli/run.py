@@ -9,6 +9,7 @@ from parity.cli.output import (
     add_amount,
     add_report_files,
     add_strict,
+    byte_count,
     claim_report_files,
     level_names,
     progress,
@@ -16,6 +17,8 @@ from parity.cli.output import (
     shows_tensors,
     write_report_files,
 )
+
+MOST_KEPT = 2 * 10**9  # bytes of all runs of a case
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--golden", type=Path, metavar="DIR", help="check against what `parity bless` kept, without TensorFlow"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the traces and the sides' logs here")
+    parser.add_argument(
+        "--budget",
+        type=byte_count,
+        default=MOST_KEPT,
+        metavar="2GB",
+        help="bytes on disk up to which all runs are kept; a case that takes more is judged and removed step by step (2GB)",
+    )
     parser.add_argument(
         "--reproduce",
         type=Path,
@@ -99,6 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
                 arguments.golden,
                 shows_tensors(arguments),
                 reproduction,
+                budget=arguments.budget,
             )
             # Bugs planted in a port that differs already could not be told from what it has.
             power = _power(case, result, sides, tick) if arguments.prove and result.verdict == "same" else None

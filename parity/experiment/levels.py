@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from parity.experiment.recording import Recorded
+from parity.experiment.recording import Measured, Recorded
 from parity.experiment.rejudge.ill_conditioned import empty_notes
 from parity.experiment.rejudge.non_differentiable import apart_at_kinks, kink_notes
 from parity.experiment.rejudge.races import race_notes
@@ -13,7 +13,7 @@ from parity.judge.level import first_difference, level_from, reason_from
 from parity.judge.levels.float32 import Accuracy, judge_accuracy, judge_float32
 from parity.judge.levels.function import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.port_values import judge_own_values
-from parity.judge.repeatability import judge_repeat
+from parity.judge.repeatability import Repeat, judge_repeat
 from parity.judge.result import Check, Level
 from parity.judge.spread import Replicas
 from parity.judge.unmatched_slots import slot_notes, slots_aside
@@ -42,6 +42,8 @@ def function_checks(recorded: Recorded, steps: Sequence[int]) -> list[Check]:
       recorded: everything.
       steps: those to judge.
     """
+    if recorded.measured is not None:
+        return recorded.measured.function
     traces = recorded.lockstep
     # In execution order, and so is every report: what sides start from, what was loaded, the steps, the free run.
     checks = judge_initial_slots(recorded.join, *recorded.initial_slots) + judge_own_values(recorded.written)
@@ -74,7 +76,7 @@ def level_of_function(recorded: Recorded, checks: Sequence[Check]) -> Level:
         + kink_notes(checks)
         + empty_notes(checks)
         + slot_notes(checks)
-        + _never_moved(traces)
+        + _never_moved(traces, recorded.measured)
         + _in_float32(traces)
         + inexact_notes(traces.reference64.facts)
     )
@@ -98,14 +100,16 @@ def judge_single(
       once_more: makes the candidate's first steps in float32 once more, where `recorded` does not hold them.
     """
     traces = recorded.lockstep
-    checks = judge_float32(recorded.join, traces, recorded.reference_draws, steps)
+    measured = recorded.measured
+    checks = measured.float32 if measured else judge_float32(recorded.join, traces, recorded.reference_draws, steps)
     checks = slots_aside(checks, recorded.join, traces)
     # Kinks and zero gradients were settled in float64; float32 has measured spreads for what they do.
     checks = rejudge(checks, [race_of(recorded, "float32")])
     apart = apart_at_kinks(function, recorded)
     # 3 times, as float32's own: at a kink each side takes one of two values, in either precision.
     checks = [_with_allowance(check, FLOAT32_LIMIT * apart.get((check.step, check.key), 0.0)) for check in checks]
-    accuracy = judge_accuracy(recorded.join, traces, recorded.reference_draws, recorded.candidate_draws)
+    draws = recorded.reference_draws, recorded.candidate_draws
+    accuracy = measured.accuracy if measured else judge_accuracy(recorded.join, traces, *draws)
     first = first_difference(recorded.join, checks, {"lockstep": (traces.reference32, traces.candidate32)})
     notes = _accuracy_notes(accuracy)
     if accuracy.holds:
@@ -113,12 +117,18 @@ def judge_single(
     # Whatever the checks say: low precision is in eP, and widens its own allowance.
     reason = "the candidate computes in less than float32: look for TensorFloat-32 or bfloat16"
     # Before it is called imprecise: a port that draws anew has a float32 run of another draw.
-    again = recorded.repeats.get("candidate") or once_more()
-    repeat = judge_repeat("candidate", traces.candidate32, again, again.step_numbers) if again else None
+    repeat = _repeat_of_candidate(recorded, once_more)
     if repeat is not None and not repeat.comparable:
         # Its float32 is no rounding of its float64 then, but another draw.
         reason = f"the candidate does not repeat itself: {repeat.sentence.partition(': ')[2]}"
     return level_from("float32", checks, reason, first=first, notes=notes, verdict="different")
+
+
+def _repeat_of_candidate(recorded: Recorded, once_more: Callable[[], Trace | None]) -> Repeat | None:
+    if recorded.measured is not None:
+        return next((each for each in recorded.measured.repeats if each.side == "candidate"), None)
+    again = recorded.repeats.get("candidate") or once_more()
+    return judge_repeat("candidate", recorded.lockstep.candidate32, again, again.step_numbers) if again else None
 
 
 def _accuracy_notes(accuracy: Accuracy) -> list[str]:
@@ -167,12 +177,14 @@ def _in_float32(traces: Lockstep) -> list[str]:
     ]
 
 
-def _never_moved(traces: Lockstep) -> list[str]:
-    moved: set[str] = set()
+def _never_moved(traces: Lockstep, measured: Measured | None = None) -> list[str]:
+    moved: set[str] = set(measured.moved) if measured else set()
     names: list[str] = []
     for step in traces.reference64.step_numbers:
         file = traces.reference64.step(step)
         names = names or file.names("grad")
+        if measured is not None:
+            break
         # Until every gradient has been non-zero once: most are in the first step, which spares reading the others.
         moved.update(text for text in names if text not in moved and file.read(text).any())
     still = [parse_key(text).name for text in names if text not in moved]

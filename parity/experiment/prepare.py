@@ -10,6 +10,7 @@ from parity.experiment.recording import Setup, SidePaths
 from parity.experiment.sides.tensorflow_side import ReferenceSide, TensorFlowSide
 from parity.experiment.sides.torch_side import TorchSide
 from parity.experiment.spec import Progress, silent
+from parity.experiment.stepwise.sizes import Sizes, sizes_of
 from parity.judge.port_values import Written, written_into, written_notes
 from parity.mapping import (
     Draft,
@@ -47,6 +48,7 @@ class Prepared(NamedTuple):
       notes: what the report is to say of what cannot be judged.
       structure: what one side holds and the other does not.
       question: the error that asks for lines of the mapping, where it is not total; None where it is.
+      sizes: how large the reference is.
     """
 
     playing: Setup
@@ -57,6 +59,7 @@ class Prepared(NamedTuple):
     notes: list[str]
     structure: Structure
     question: MappingError | None
+    sizes: Sizes
 
 
 def prepare_both(case: Case, reference: ReferenceSide, candidate: TorchSide, out: Path, tick: Progress) -> Prepared:
@@ -123,6 +126,7 @@ def prepare_both(case: Case, reference: ReferenceSide, candidate: TorchSide, out
         ],
         structure,
         _question(asked),
+        sizes_of(tf["variables"], initial, case),
     )
 
 

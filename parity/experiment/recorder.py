@@ -1,5 +1,7 @@
 """Records a case on both sides: which runs are made, from which states, in which order."""
 
+import shutil
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,10 @@ from parity.experiment.sides.rerun import Rerun
 from parity.experiment.sides.tensorflow_side import ReferenceSide, TensorFlowSide
 from parity.experiment.sides.torch_side import TorchSide
 from parity.experiment.spec import Progress, silent
+from parity.experiment.stepwise.on_demand import remove
+from parity.experiment.stepwise.record import Stepwise, whole_float32
+from parity.experiment.stepwise.sizes import all_runs
+from parity.experiment.stepwise.stage import Stage
 from parity.judge.levels.function import Lockstep
 from parity.judge.output_layouts import take_layouts
 from parity.mapping import MappingError, Structure
@@ -44,6 +50,9 @@ class Recorder:
       spread: whether to measure the spread under perturbation (level 2 needs it).
       tick: told how far it is: what, done, total.
       reference: what plays the reference; by default the TensorFlow side.
+      budget: bytes that all runs together may take on disk; beyond that they are made and judged step by step, and removed.
+        None keeps them whatever they take.
+      keep: whether a recording step by step leaves the reference's float32 run.
 
     Attributes:
       states: the states before each step, once it has recorded.
@@ -58,6 +67,8 @@ class Recorder:
         spread: bool = True,
         tick: Progress = silent,
         reference: ReferenceSide | None = None,
+        budget: int | None = None,
+        keep: bool = False,
     ) -> None:
         self._case = case
         self._sides = sides
@@ -66,6 +77,9 @@ class Recorder:
         self._tick = tick
         self._reference: ReferenceSide = reference or TensorFlowSide(as_declared(case), sides, out / "tf", tick)
         self._candidate = TorchSide(case, sides, out / "torch", tick)
+        self._budget, self._keep = budget, keep
+        self._stepwise: Stepwise | None = None
+        self._has_states = False
         out.mkdir(parents=True, exist_ok=True)
 
     def begin(self) -> Begun:
@@ -76,9 +90,46 @@ class Recorder:
           MappingError: the variables do not join.
         """
         self._prepared = prepare_both(self._case, self._reference, self._candidate, self._out, self._tick)
-        return Begun(
-            self._prepared.join, self._prepared.draft.mapping().texts(), rough_reference(self._prepared.playing)
-        )
+        prepared = self._prepared
+        self.states = SidePaths(self._out / "states" / "tf", self._out / "states" / "torch")
+        self._stepwise = self._new_stepwise(self._keep) if self._is_too_large() else None
+        if self._stepwise is None:
+            reference = rough_reference(prepared.playing)
+        else:
+            reference = Future()
+            reference.set_result(self._stepwise.stage.runs["reference32"])
+        return Begun(prepared.join, prepared.draft.mapping().texts(), reference)
+
+    @property
+    def is_stepwise(self) -> bool:
+        """Whether steps are judged and removed one by one, once it has begun."""
+        return self._stepwise is not None
+
+    def _is_too_large(self) -> bool:
+        # What races is judged by all orders of all steps, and a golden trace has its runs on disk already.
+        if self._budget is None or self._prepared.playing.racing or not isinstance(self._reference, TensorFlowSide):
+            return False
+        return all_runs(self._prepared.sizes, self._case.steps, self._spread) > self._budget
+
+    def _new_stepwise(self, keep: bool) -> Stepwise:
+        level_2 = self._spread and self._case.precision == "float32"
+        stage = Stage(self.playing, self._prepared.join, self._out, level_2, keep, self._tick)
+        return Stepwise(stage, self._prepared, self.states, self.write_states)
+
+    def write_states(self) -> None:
+        """Writes the states before all steps where they are not there yet: what experiments and rules start from."""
+        if self._stepwise is None or self._has_states:
+            return
+        rough = whole_float32(self._stepwise.stage).result()
+        self._write_states(self._prepared.join, rough)
+        remove(rough)
+        self._has_states = True
+
+    def tidy(self) -> None:
+        """Removes what a recording step by step has left beside what `keep` asks for."""
+        if self._stepwise is not None:
+            for name in ("start", "states"):
+                shutil.rmtree(self._out / name, ignore_errors=True)
 
     @property
     def structure(self) -> tuple[Structure, MappingError | None]:
@@ -108,11 +159,14 @@ class Recorder:
         """
         join, pairs, asked = begun or self.begin()
         case, playing = self._case, self.playing
+        if self._stepwise is not None:
+            self.again = Rerun(case, playing, join, self.states)
+            return self._stepwise.record(self._reference.notes + self._prepared.notes, pairs)
         # Started first: the port trains while TensorFlow makes the trajectory that the lockstep waits for.
         free = free_candidate(playing)
         # Every state of the lockstep is one of this float32 trajectory: where training is, is where steps are judged.
         rough = asked.result()
-        self.states = states = self._write_states(join, rough)
+        states = self._write_states(join, rough)
         self.again = Rerun(case, playing, join, states)
         candidates = candidate_in_lockstep(playing, states.torch)
         references = reference_in_float64(playing, states.tf)
@@ -163,6 +217,9 @@ class Recorder:
             moved_statistics=moved_statistics(recorded.join, recorded.lockstep),
         )
         self.again.playing = self.playing
+        if self._stepwise is not None:
+            self._stepwise = self._new_stepwise(keep=False)
+            return self._stepwise.record(self._reference.notes + self._prepared.notes, recorded.pairs)
         free = free_candidate(self.playing)
         candidates = candidate_in_lockstep(self.playing, self.states.torch)
         repeat = candidate_repeated(self.playing, self.states)
@@ -174,11 +231,12 @@ class Recorder:
         return replace(recorded, lockstep=lockstep, candidate_free=free.result(), repeats=repeats)
 
     def _write_states(self, join: Join, rough: Trace) -> SidePaths:
-        out, steps = self._out / "states", self.playing.steps
+        steps = self.playing.steps
         # One state more than steps: inference is evaluated after the last.
         states = [*states_before(rough, steps), state_to_evaluate(rough)]
-        tf = write_states(out / "tf", states)
-        return SidePaths(tf, write_states(out / "torch", ((n, translated(join, state)) for n, state in states)))
+        write_states(self.states.tf, states)
+        write_states(self.states.torch, ((n, translated(join, state)) for n, state in states))
+        return self.states
 
 
 def _rates(trace: Trace) -> dict[int, float]:

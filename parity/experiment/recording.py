@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 from parity.experiment.rejudge.races import Races
 from parity.experiment.sides.tensorflow_side import ReferenceSide
 from parity.experiment.sides.torch_side import TorchSide
+from parity.judge.levels.float32 import Accuracy
 from parity.judge.levels.function import Lockstep
 from parity.judge.port_values import Written
+from parity.judge.repeatability import Repeat
+from parity.judge.result import Check
 from parity.mapping.trace_map import Join
 from parity.trace import Trace
 
@@ -64,6 +67,24 @@ class Setup(NamedTuple):
     racing: frozenset[str]
 
 
+class Measured(NamedTuple):
+    """What was judged step by step while a case was recorded, whose tensors are gone.
+
+    Fields:
+      function: checks of level 1 in execution order, nothing of them judged again.
+      float32: checks of level 2, likewise.
+      accuracy: of both sides beside each other.
+      repeats: each side against itself.
+      moved: trace names of the gradients that were not zero in some step.
+    """
+
+    function: list[Check]
+    float32: list[Check]
+    accuracy: Accuracy
+    repeats: list[Repeat]
+    moved: frozenset[str]
+
+
 @dataclass
 class Recorded:
     """Everything that was recorded of a case.
@@ -82,6 +103,7 @@ class Recorded:
       races: None where nothing of the reference races.
       notes: what the report is to say of how it was recorded.
       repeats: by side, its float32 lockstep's first steps once more; no reference's where a golden trace stands for it.
+      measured: what was judged on the way, where no run was kept: traces then make a step again when it is read.
     """
 
     join: Join
@@ -98,3 +120,4 @@ class Recorded:
     notes: list[str] = field(default_factory=list)
     repeats: dict[str, Trace] = field(default_factory=dict)
     written: list[Written] = field(default_factory=list)
+    measured: Measured | None = None

@@ -96,26 +96,28 @@ def _ulp(of_weights: int, of_inputs: int) -> tuple[Perturbation, ...]:
     return Perturbation("ulp", "var", of_weights, 1), Perturbation("ulp", "feed", of_inputs, 1)
 
 
-def lockstep_repeated(playing: Setup, states: SidePaths) -> dict[str, "Future[Trace]"]:
+def lockstep_repeated(playing: Setup, states: SidePaths, name: str = REPETITION) -> dict[str, "Future[Trace]"]:
     """Starts the first steps of the float32 lockstep once more; returns them by side, no reference's from a golden trace.
 
     Args:
       playing: the sides.
       states: the states before each step.
+      name: of the runs.
     """
-    repeats = {"candidate": candidate_repeated(playing, states)}
+    repeats = {"candidate": candidate_repeated(playing, states, name)}
     if Capability.RERUN in playing.tf.capabilities:
-        repeats["reference"] = playing.tf.run(_repetition(playing, playing.feeds.tf, playing.start.tf, states.tf))
+        asked = _repetition(playing, playing.feeds.tf, playing.start.tf, states.tf, name)
+        repeats["reference"] = playing.tf.run(asked)
     return repeats
 
 
-def candidate_repeated(playing: Setup, states: SidePaths) -> "Future[Trace]":
+def candidate_repeated(playing: Setup, states: SidePaths, name: str = REPETITION) -> "Future[Trace]":
     """Starts the first steps of the candidate's float32 lockstep once more."""
-    return playing.torch.run(_repetition(playing, playing.feeds.torch, playing.start.torch, states.torch))
+    return playing.torch.run(_repetition(playing, playing.feeds.torch, playing.start.torch, states.torch, name))
 
 
-def _repetition(playing: Setup, feeds: Path, start: Path, states: Path) -> RunSpec:
-    return RunSpec(REPETITION, "float32", feeds, start, states, EVERYTHING, playing.steps[:REPEATED])
+def _repetition(playing: Setup, feeds: Path, start: Path, states: Path, name: str) -> RunSpec:
+    return RunSpec(name, "float32", feeds, start, states, EVERYTHING, playing.steps[:REPEATED])
 
 
 # Runs steps under perturbation on both sides: how far single precision carries them apart by rounding alone.
@@ -134,16 +136,33 @@ def run_draws(playing: Setup, join: Join, states: SidePaths) -> Iterator[tuple["
     Yields:
       The reference's and the candidate's run of a draw.
     """
+    for asked in draw_specs(playing, states.tf, drawn_steps(playing.steps)):
+        yield playing.tf.run(asked), run_candidate(playing, join, asked, states.torch)
+
+
+def drawn_steps(steps: Sequence[int]) -> list[int]:
+    """Returns the steps that are made under perturbation."""
     # First, middle, last: rounding depends on the state, and 8 runs of all steps would cost more than all others.
-    steps = sorted({0, len(playing.steps) // 2, len(playing.steps) - 1})
+    return sorted({0, len(steps) // 2, len(steps) - 1})
+
+
+def draw_specs(playing: Setup, states: Path, steps: Sequence[int]) -> list[RunSpec]:
+    """Returns the reference's draws.
+
+    Args:
+      playing: the sides.
+      states: trace of the states before each step, in the reference's names.
+      steps: to make.
+    """
     feeds, start = playing.feeds.tf, playing.start.tf
+    specs = []
     for draw in range(2 * PERTURBED_RUNS):
         # 4 of each kind, W and S: other weights and inputs, other orders of the sums.
         name = f"ulp-{draw}" if draw < PERTURBED_RUNS else f"order-{draw - PERTURBED_RUNS}"
         # Seeds of different primes, so that no two draws move anything alike.
         drawn = _ulp(7919 * draw, 7907 * draw) if draw < PERTURBED_RUNS else (another_order(playing, 7901 * draw),)
-        asked = RunSpec(name, "float32", feeds, start, states.tf, SPREAD, steps, True, perturbations=drawn)
-        yield playing.tf.run(asked), run_candidate(playing, join, asked, states.torch)
+        specs.append(RunSpec(name, "float32", feeds, start, states, SPREAD, steps, True, perturbations=drawn))
+    return specs
 
 
 def another_order(playing: Setup, seed: int, seed_per_step: int = 1) -> Perturbation:

@@ -31,6 +31,7 @@ from parity.worker.reaper import temporary_folder
 
 LEVELS = ("function", "float32", "trajectory", "mixed")
 DOUBLE = 'the case trains in float64, which level 1 has decided: precision = "float64"'
+IN_ONE_PASS = frozenset(["function", "float32"])  # levels that a recording step by step decides
 IN_LOCKSTEP = frozenset(
     ["function", "float32", "mixed"]
 )  # decided by, or beside, what both sides do from the same states
@@ -92,6 +93,7 @@ def run_case(
     in_detail: bool = False,
     reproduce: Path | None = None,
     blessing: bool = False,
+    budget: int | None = None,
 ) -> Result:
     """Runs a case on both sides and decides the levels asked for.
 
@@ -105,6 +107,8 @@ def run_case(
       in_detail: look closer at tensors that differ, and keep the losses: for reports that show them.
       reproduce: folder that gets the smallest thing that shows the first difference of level 1, where there is one.
       blessing: leave in `out` what a golden trace keeps beside the runs.
+      budget: bytes that the runs of levels 1 and 2 may take on disk: where all of them would take more, each step is judged
+        and removed before the next. None keeps them whatever they take.
 
     Raises:
       SideFailed: a side could not do its part.
@@ -112,7 +116,11 @@ def run_case(
       GoldenError: the golden trace is none, or one of another case.
     """
     with _folder_of_traces(out, sides) as folder:
-        run = _prepare(case, sides, levels, folder, tick, golden)
+        alone = set(levels) <= IN_ONE_PASS and not blessing and not case.expect
+        reference = GoldenSide(golden, case) if golden else None
+        # Draws under perturbation, 16 of the runs, are level 2's alone.
+        asked = "float32" in levels, tick, reference, budget if alone else None, out is not None
+        run = _prepare(case, levels, golden, Recorder(case, sides, folder, *asked), sides, folder, tick)
         # Level 3 alone needs no lockstep: neither its runs nor what they cost.
         decided = Decided({})
         if IN_LOCKSTEP & set(levels):
@@ -127,7 +135,10 @@ def run_case(
         # behind.
         decided = _decide_mixed(run, _aside_where_wandering(decided))
         decided = _decide_trajectory(run, decided)
-        return _with_details(run, decided, _conclude(run, decided), in_detail, reproduce)
+        result = _with_details(run, decided, _conclude(run, decided), in_detail, reproduce)
+        if not result.exit_code:
+            run.recorder.tidy()
+        return result
 
 
 @contextlib.contextmanager
@@ -142,11 +153,14 @@ def _folder_of_traces(out: Path | None, sides: Sides) -> Iterator[Path]:
 
 
 def _prepare(
-    case: Case, sides: Sides, levels: Sequence[str], folder: Path, tick: Progress, golden: Path | None
+    case: Case,
+    levels: Sequence[str],
+    golden: Path | None,
+    recorder: Recorder,
+    sides: Sides,
+    folder: Path,
+    tick: Progress,
 ) -> CaseRun:
-    reference = GoldenSide(golden, case) if golden else None
-    # Draws under perturbation, 16 of the runs, are level 2's alone.
-    recorder = Recorder(case, sides, folder, "float32" in levels, tick, reference)
     begun = recorder.begin()
     _, question = recorder.structure
     if question is not None and not IN_LOCKSTEP & set(levels):
@@ -160,7 +174,10 @@ def _record(run: CaseRun) -> Recorded:
 
 def _judge(run: CaseRun, recorded: Recorded) -> list[Check]:
     run.tick("judge what was recorded", 0, 1)
-    return function_checks(recorded, range(run.case.steps))
+    checks = function_checks(recorded, range(run.case.steps))
+    if any(check.verdict in ("different", "incomparable") for check in checks):
+        run.recorder.write_states()  # rules and experiments start from them
+    return checks
 
 
 def _rejudge(run: CaseRun, recorded: Recorded, checks: list[Check]) -> Rejudged:

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from parity.experiment.sides.densify import DenseTrace
+from parity.experiment.sides.densify import DenseTrace, PartTrace
 from parity.trace import Perturbation, Trace
 
 Progress = Callable[[str, int, int], None]
@@ -64,6 +64,10 @@ class RunSpec(NamedTuple):
       perturbations: of batches, and of the states that steps start from (`follow`, or else `start`), which the worker
         applies, in their order.
       partly: whether `start` lacks slots and counters, which then stay as the candidate's optimizer made them.
+      resumed: whether it goes on where the last run of this side in this precision ended, and loads no `start`.
+      written: numbers of the steps whose tensors are written; None for all.
+      measured_from: a trace: written are only distances from it, see `parity.trace.RunWriter`.
+      initial: whether the state before the first step is written.
     """
 
     name: str
@@ -84,6 +88,10 @@ class RunSpec(NamedTuple):
     whole: str = ""
     partly: bool = False
     perturbations: tuple[Perturbation, ...] = ()
+    resumed: bool = False
+    written: Sequence[int] | None = None
+    measured_from: Path | None = None
+    initial: bool = True
 
 
 def start_run(side: Side, tick: Progress, what: str, asked: RunSpec, out: Path, **own: Any) -> "Future[Trace]":
@@ -112,10 +120,17 @@ def start_run(side: Side, tick: Progress, what: str, asked: RunSpec, out: Path, 
         **({"perturbations": [each._asdict() for each in asked.perturbations]} if asked.perturbations else {}),
         **({"random_seed": asked.random_seed} if asked.random_seed is not None else {}),
         **({"detached": [list(edge) for edge in asked.detached]} if asked.detached else {}),
+        **({"resumed": True} if asked.resumed else {}),
+        **({"written": list(asked.written)} if asked.written is not None else {}),
+        **({"measured_from": str(asked.measured_from)} if asked.measured_from else {}),
+        **({} if asked.initial else {"initial": False}),
         **({"uncut": list(asked.uncut)} if asked.uncut is not None else {}),
         **own,
     }
-    return map_future(side.ask("run", progress_for(tick, what), **message), lambda _: DenseTrace(out))
+    opened = DenseTrace if asked.initial else PartTrace
+    # Of single steps the one who asked for them says how far they are.
+    told = progress_for(tick, what) if asked.initial else None
+    return map_future(side.ask("run", told, **message), lambda _: opened(out))
 
 
 def start_forward(side: Side, asked: RunSpec, out: Path, step: int, tower: str, **own: Any) -> "Future[Any]":

@@ -64,6 +64,7 @@ from parity.trace.reader import COUNTERS_AFTER as COUNTERS_AFTER
 from parity.trace.reader import Trace as Trace
 from parity.trace.reader import counters_after as counters_after
 from parity.trace.reader import state_after as state_after
+from parity.trace.run_writer import RunWriter as RunWriter
 from parity.trace.safetensors import BFloat16 as BFloat16
 from parity.trace.safetensors import TensorFile as TensorFile
 from parity.trace.safetensors import decode as decode

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from parity.trace import (
     COUNTERS_AFTER,
     Perturbation,
+    RunWriter,
     TensorFile,
     Trace,
     TraceWriter,
@@ -118,7 +119,8 @@ class RankServer:
         torch's generators are seeded by it and the rank's number before the first step. With `uncut`, names of places of
         `GradientCuts`, gradients pass these, and the trace's facts have as `gradient_cuts` all places of this rank. With
         `detached` no gradient passes some edges of the first forward pass, see `ForwardWatch`. `perturbations` change what
-        is read, as on the TensorFlow side.
+        is read, and `resumed`, `written`, `measured_from` and `initial` say where it starts and what is left, as on the
+        TensorFlow side.
         """
         stepper, known_facts, _, own = self._prepared[arguments["prepared"]]
         watch: GradientCuts | ForwardWatch | None = None
@@ -180,16 +182,20 @@ class RankServer:
         feeds = Trace(arguments["feeds"])
         follow = Trace(arguments["follow"]) if arguments["follow"] else None
         keep = set(arguments["quantities"])
-        stepper.give({})
         writer = self._writer(arguments["out"], stepper, known_facts)
+        left = RunWriter.of(writer, arguments) if writer else None
         asked = perturbations_of(arguments.get("perturbations", ()))
-        start = _all(Trace(arguments["start"]).init())
-        kept = _kept(own, start)
-        stepper.load({**kept, **(start if follow else perturb(start, asked, 0, precision))})
-        stepper.model.zero_grad(set_to_none=True)  # an optimizer clears only its own, and a run starts with none
+        if arguments.get("resumed"):
+            kept = _kept(own, _all(follow.step(arguments["steps"][0]))) if follow else {}
+        else:
+            start = _all(Trace(arguments["start"]).init())
+            kept = _kept(own, start)
+            stepper.give({})
+            stepper.load({**kept, **(start if follow else perturb(start, asked, 0, precision))})
+            stepper.model.zero_grad(set_to_none=True)  # an optimizer clears only its own, and a run starts with none
         state = stepper.state()
-        if writer:
-            writer.init(state)
+        if left:
+            left.init(state)
         numbers, agree = arguments["steps"], True
         # Before each step: `state` is what the step starts from, as the port has it. After it: what the step left.
         for done, number in enumerate(numbers):
@@ -214,10 +220,10 @@ class RankServer:
                     following = _all(follow.step(number + 1))
                     stepper.load({**{name: state[name] for name in kept}, **following}, counters=False)
                 evaluated = stepper.evaluate(batch, arguments.get("evaluation", "eval"))
-            if writer and recorded is not None:
+            if left and recorded is not None:
                 after = {name: value for name, value in state.items() if quantity_of(name) != "state"}
                 tensors = {**before, **recorded, **after, **evaluated}
-                writer.step(number, {name: tensors[name] for name in tensors if quantity_of(name) in keep})
+                left.step(number, {name: tensors[name] for name in tensors if quantity_of(name) in keep})
             progress(done + 1, len(numbers))
         if writer:
             told: dict[str, Any] = {"unobserved": sorted(stepper.unobserved), COUNTERS_AFTER: counters_after(state)}

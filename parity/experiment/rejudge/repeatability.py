@@ -12,6 +12,8 @@ MOST_OPS_SHOWN = 3  # names of ops
 
 def judge_repeats(recorded: Recorded) -> list[Repeat]:
     """Compares what each side did with what it did when asked the same once more; the reference first."""
+    if recorded.measured is not None:
+        return recorded.measured.repeats
     traces = recorded.lockstep
     once = {"reference": traces.reference32, "candidate": traces.candidate32}
     return [

@@ -13,6 +13,14 @@ class DenseTrace(Trace):
         return DenseFile(super().step(number), self)
 
 
+class PartTrace(DenseTrace):
+    """A trace of single steps of a run of ours, whose tables are as large as it says: it holds no init that shows them."""
+
+    def table_shape(self, variable: str) -> tuple[int, ...]:
+        """Returns the shape of a variable."""
+        return tuple(self.variables[variable]["shape"])
+
+
 class DenseFile(TensorFile):
     """A file of tensors in which sparse gradients are read as dense ones, rows that are there twice added up.
 

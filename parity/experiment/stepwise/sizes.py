@@ -1,0 +1,80 @@
+"""Predicts what the runs of a case take on disk, from the number of its weights."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from parity.case import Case
+from parity.trace import parse_key, quantity_of
+
+# Of `parity.experiment.runs`: draws, replicas, repeated steps, steps that are drawn.
+DRAWS, REPLICAS, REPEATED, DRAWN = 8, 3, 3, 3
+
+
+class Sizes(NamedTuple):
+    """Numbers of elements.
+
+    Fields:
+      weights: of what is trained.
+      state: of weights, statistics, slots and averages together.
+      step: of what a step leaves in lockstep: that, and every tower's and the combined gradients. What depends on the batch,
+        activations and feeds, is not counted.
+    """
+
+    weights: int
+    state: int
+    step: int
+
+    @property
+    def free_step(self) -> int:
+        """Elements of what a step leaves in a free run: the combined gradients and the state."""
+        return self.state + self.weights
+
+
+def sizes_of(variables: Mapping[str, Mapping[str, Any]], slots: Iterable[str], case: Case) -> Sizes:
+    """Returns how large a case is.
+
+    Args:
+      variables: of the reference, name to description.
+      slots: trace names of what its optimizers keep.
+      case: says how many towers there are, and whether averages are kept.
+    """
+    elements = {name: math.prod(entry["shape"]) for name, entry in variables.items()}
+    weights = sum(elements[name] for name, entry in variables.items() if entry["kind"] == "weight")
+    kept = sum(elements.get(parse_key(text).name, 0) for text in slots if quantity_of(text) == "slot")
+    averages = weights if case.optimizer is not None and case.optimizer.ema is not None else 0
+    state = sum(elements.values()) + kept + averages
+    clipped = weights if case.optimizer is not None and case.optimizer.clip is not None else 0
+    return Sizes(weights, state, state + weights * (case.towers * case.micro_batches + 1) + clipped)
+
+
+def all_runs(sizes: Sizes, steps: int, float32: bool) -> int:
+    """Returns the bytes that all runs of levels 1 and 2 take where every one of them is kept.
+
+    Args:
+      sizes: of the case.
+      steps: their number.
+      float32: whether level 2 is asked for.
+    """
+    again, drawn = min(REPEATED, steps), min(DRAWN, steps)
+    single = 2 * (steps + again) * sizes.step + 4 * sizes.state  # each side's run and its repetition
+    double = 2 * (steps * sizes.step + sizes.state) + (2 + REPLICAS) * (steps * sizes.free_step + sizes.state)
+    states = 2 * (steps + 2) * sizes.state  # of both sides, and what they start from
+    draws = 2 * DRAWS * (drawn * sizes.step + sizes.state) if float32 else 0
+    return 4 * (single + states + draws) + 8 * double
+
+
+def step_by_step(sizes: Sizes, steps: int, keep: bool) -> int:
+    """Returns the most bytes that there are at a time where steps are judged one by one.
+
+    Args:
+      sizes: of the case.
+      steps: their number.
+      keep: whether the reference's float32 run is left in the end.
+    """
+    # A step of each side in each precision, the state before it, and what the reference starts from.
+    lockstep = 24 * sizes.step + 4 * (sizes.weights + 2 * sizes.state)
+    free = 8 * (steps * sizes.free_step + sizes.state + sizes.free_step) + 8 * sizes.state
+    left = 4 * (steps * sizes.step + sizes.state) if keep else 0
+    spread = left + 4 * (2 * sizes.step + 5 * sizes.state + 2 * sizes.weights)
+    return max(lockstep, free, spread)
