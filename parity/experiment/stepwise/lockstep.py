@@ -88,17 +88,20 @@ def part_of(stage: Stage, whole: RunSpec, step: int, resumed: bool | None = None
 
 
 def _judge_start(stage: Stage, specs: dict[str, RunSpec]) -> list[Check]:
-    # By itself, for what was loaded is as large as half of a step, and nothing but this reads it. It is loaded by the way:
-    # the runs in float64 go on from there.
+    # By themselves, for what was loaded is as large as half of a step, and nothing but this reads it: the runs go on from
+    # there, and what they started from goes.
     playing = stage.playing
-    asked = [
-        specs[name]._replace(name="float64-start", steps=[], follow=None) for name in ("reference64", "candidate64")
-    ]
-    answers = [playing.tf.run(asked[0]), playing.torch.run(asked[1])]
-    reference, candidate = (each.result() for each in answers)
+    reference64, candidate64, candidate32 = (
+        specs[name]._replace(name=f"{specs[name].name}-start", steps=[], follow=None)
+        for name in ("reference64", "candidate64", "candidate32")
+    )
+    answers = [playing.tf.run(reference64), playing.torch.run(candidate64)]
+    answers.append(playing.torch.run(candidate32._replace(initial=False)))
+    reference, candidate, single = (each.result() for each in answers)
     checks = judge_init(stage.join, reference.init(), candidate.init())
-    for trace in (reference, candidate):
+    for trace in (reference, candidate, single):
         remove(trace)
+    stage.drop_start()
     return checks
 
 
@@ -109,11 +112,10 @@ def _make(stage: Stage, specs: dict[str, RunSpec], step: int, rough: Trace, now:
     reference64 = exact.result()
     stage.runs["reference64"].take(reference64)
     now.trim(step)
-    single = playing.torch.run(part_of(stage, specs["candidate32"], step))
+    single = playing.torch.run(part_of(stage, specs["candidate32"], step, resumed=True))
     candidate64, candidate32 = candidate.result(), single.result()
     stage.runs["candidate64"].take(candidate64)
     stage.runs["candidate32"].take(candidate32)
-    stage.drop_start()
     return Lockstep(rough, reference64, candidate32, candidate64, Trace(now.paths.tf))
 
 
