@@ -9,12 +9,14 @@ times the plain programs' time, 60 bytes at the peak, 30 left.
 
 import argparse
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 MOST_SECONDS, MOST_BYTES, MOST_LEFT = 6.0, 60.0, 30.0
@@ -150,30 +152,63 @@ def write_case(folder: Path, weights: float, steps: int) -> int:
     return width * (FEATURES + width + CLASSES + 2) + CLASSES
 
 
-def bytes_in(*folders: Path) -> int:
-    """Returns the bytes of all files in folders, each once however many names it has."""
-    sizes = {}
+# What a run leaves belongs to, by the beginning of its folder's name.
+KINDS = {
+    "float32": "lockstep in float32",
+    "float64": "lockstep in float64",
+    "free": "free run",
+    "replica": "replicas",
+    "again": "repeated steps",
+    "ulp": "draws",
+    "order": "draws",
+    "perturbed": "copies for draws",
+    "states": "states before steps",
+    "start": "what the sides start from",
+}
+
+
+def kind_of(path: str) -> str:
+    """Returns what a file of a run belongs to: the side of a trace and its kind."""
+    parts = path.split("/")
+    for place, part in enumerate(parts):
+        kind = KINDS.get(part.split("-")[0])
+        if kind is not None:
+            sides = {"tf": "reference, ", "torch": "candidate, "}
+            # Folders of traces lie in their side's; states and starts hold one of each side.
+            return (sides.get(parts[place - 1], "") if place else "") + kind
+    return "batches and the rest"
+
+
+def bytes_in(*folders: Path) -> Counter[str]:
+    """Returns the bytes of all files in folders by kind, each file once however many names it has."""
+    found: Counter[str] = Counter()
+    seen = set()
     for folder in folders:
         for path, _, names in os.walk(folder):
             for name in names:
                 try:
-                    found = os.stat(os.path.join(path, name))
+                    each = os.stat(os.path.join(path, name))
                 except OSError:
                     continue  # it went meanwhile
-                sizes[found.st_dev, found.st_ino] = found.st_size
-    return sum(sizes.values())
+                if (each.st_dev, each.st_ino) not in seen:
+                    seen.add((each.st_dev, each.st_ino))
+                    found[kind_of(os.path.relpath(path, folder))] += each.st_size
+    return found
 
 
 class Watch:
-    """Samples the bytes in folders in a thread, and keeps the most."""
+    """Samples the bytes in folders in a thread, and keeps the most: of all, and by kind."""
 
     def __init__(self, *folders: Path) -> None:
         self._folders, self.most, self._ended = folders, 0, threading.Event()
+        self.kinds: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def _look(self) -> None:
         while not self._ended.wait(0.02):
-            self.most = max(self.most, bytes_in(*self._folders))
+            found = bytes_in(*self._folders)
+            self.most = max(self.most, found.total())
+            self.kinds |= found  # the larger of both, kind by kind
 
     def __enter__(self) -> "Watch":
         self._thread.start()
@@ -184,14 +219,20 @@ class Watch:
         self._thread.join()
 
 
-def seconds(command: list[str], folder: Path, temporary: Path) -> float:
-    """Returns the wall time of a command that has to end well, in seconds."""
+def seconds(command: list[str], folder: Path, temporary: Path) -> tuple[float, float]:
+    """Returns the wall time of a command that has to end well, and the time of processors, in seconds."""
     environment = {**os.environ, "TMPDIR": str(temporary), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    before = _processors()
     begin = time.perf_counter()
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin, _processors() - before
+
+
+def _processors() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> int:
@@ -203,8 +244,11 @@ def main() -> int:
     parser.add_argument("--levels", default="1,2")
     parser.add_argument("--budget", help="as of `parity run`")
     parser.add_argument("--out", action="store_true", help="keep the traces, as `parity run --out` does")
+    parser.add_argument(
+        "--table", action="store_true", help="print the most bytes of each kind of run, for docs/trace.md"
+    )
     given = parser.parse_args()
-    plain, ours, most, left = [], [], 0, 0
+    plain, ours, watches, left = [], [], [], Counter[str]()
     with tempfile.TemporaryDirectory(prefix="bench-mid-size-") as where:
         folder, temporary, out = Path(where) / "case", Path(where) / "tmp", Path(where) / "out"
         folder.mkdir(), temporary.mkdir()
@@ -213,24 +257,31 @@ def main() -> int:
         run += ["--budget", given.budget] if given.budget else []
         run += ["--out", str(out)] if given.out else []
         for _ in range(given.pairs):
-            each = [seconds([sys.executable, name], folder, temporary) for name in ("plain_tf.py", "plain_torch.py")]
-            plain.append(sum(each))
+            programs = ("plain_tf.py", "plain_torch.py")
+            each = [seconds([sys.executable, name], folder, temporary) for name in programs]
+            plain.append([sum(times) for times in zip(*each, strict=True)])
             with Watch(temporary, out) as watch:
                 ours.append(seconds(run, folder, temporary))
-            most, left = max(most, watch.most), bytes_in(out)
-    unit = weights * given.steps
-    ratios = sorted(one / other for one, other in zip(ours, plain, strict=True))
+            watches.append(watch)
+            left = bytes_in(out)
+    unit, most = weights * given.steps, max(watch.most for watch in watches)
+    ratios = sorted(one[0] / other[0] for one, other in zip(ours, plain, strict=True))
+    busy = statistics.median(one[1] / other[1] for one, other in zip(ours, plain, strict=True))
     ratio = statistics.median(ratios)
     print(f"{weights:,} weights, {given.steps} steps, Adam, two towers, levels {given.levels}")
-    print(f"plain programs  median {statistics.median(plain):.1f} s")
-    print(f"parity run      median {statistics.median(ours):.1f} s")
+    print(f"plain programs  median {statistics.median(each[0] for each in plain):.1f} s")
+    print(f"parity run      median {statistics.median(each[0] for each in ours):.1f} s")
     print(f"ratio           median {ratio:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}), promised {MOST_SECONDS:g}")
+    print(f"of processors   {busy:.2f} times as many seconds")
     print(f"at the peak     {most / unit:.1f} bytes a weight and step ({most / 1e9:.2f} GB), promised {MOST_BYTES:g}")
     if given.out:
+        kept = left.total()
         print(
-            f"left by --out   {left / unit:.1f} bytes a weight and step ({left / 1e9:.2f} GB), promised {MOST_LEFT:g}"
+            f"left by --out   {kept / unit:.1f} bytes a weight and step ({kept / 1e9:.2f} GB), promised {MOST_LEFT:g}"
         )
-    return 0 if ratio <= MOST_SECONDS and most <= MOST_BYTES * unit and left <= MOST_LEFT * unit else 1
+    for kind, count in sorted(watches[-1].kinds.items() if given.table else []):
+        print(f"| {kind} | {count / unit:.1f} |")
+    return 0 if ratio <= MOST_SECONDS and most <= MOST_BYTES * unit and left.total() <= MOST_LEFT * unit else 1
 
 
 if __name__ == "__main__":

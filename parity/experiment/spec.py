@@ -127,7 +127,7 @@ def start_run(side: Side, tick: Progress, what: str, asked: RunSpec, out: Path, 
         **({"uncut": list(asked.uncut)} if asked.uncut is not None else {}),
         **own,
     }
-    opened = DenseTrace if asked.initial else PartTrace
+    opened = DenseTrace if asked.initial and asked.measured_from is None else PartTrace
     # Of single steps the one who asked for them says how far they are.
     told = progress_for(tick, what) if asked.initial else None
     return map_future(side.ask("run", told, **message), lambda _: opened(out))

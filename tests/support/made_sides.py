@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from parity.case import load_case
-from parity.trace import ForwardOp, Trace, TraceWriter, perturb, perturbations_of, write_forward
+from parity.trace import ForwardOp, RunWriter, Trace, TraceWriter, perturb, perturbations_of, write_forward
 from parity.worker.failures import SideFailed
 from parity.worker.launch import Sides
 
@@ -123,6 +123,7 @@ class MadeProcess:
         self.side, self.habits, self.asked = side, habits or Habits(), []
         self.companions, self.lost, self.outlived, self.settled, self.began = [], False, 0, 0, {}
         self._described, self._case, self._draw = {}, {}, np.random.default_rng(0)
+        self._left = {}  # by build, the state that its last run ended with
 
     def ask(self, request, on_progress=None, **arguments):
         """Answers at once."""
@@ -225,7 +226,8 @@ class MadeProcess:
         rough, scale = more.get("noise") or mixed, SCALE
         asked, feeds, follow = perturbations_of(more.get("perturbations", ())), Trace(feeds), follow and Trace(follow)
         moved = () if follow else asked
-        state = self._typed(perturb(_read(Trace(start).init()), moved, 0, precision), precision)
+        left = self._left.get(prepared or precision, {}) if more.get("resumed") else _read(Trace(start).init())
+        state = self._typed(perturb(left, moved, 0, precision), precision)
         shapes = {self.name(name): np.shape(state[f"var/{self.name(name)}"]) for name in (KERNEL, BIAS)}
         state = {
             **{
@@ -236,7 +238,8 @@ class MadeProcess:
             **state,
         }
         known = self._known(precision)
-        writer = TraceWriter(out, {"package": "made"}, known["facts"], known["variables"], ["out"])
+        trace = TraceWriter(out, {"package": "made"}, known["facts"], known["variables"], ["out"])
+        writer = RunWriter.of(trace, more)
         writer.init(state)
         keep = set(quantities) - set(self.habits.hidden)
         for number in steps:
@@ -260,7 +263,8 @@ class MadeProcess:
                 if name.split("/")[0] in keep and name not in self.habits.hidden
             }
             writer.step(number, kept)
-        writer.close()
+        trace.close()
+        self._left[prepared or precision] = state
         return {}
 
     def _train(self, sections, **_):

@@ -14,7 +14,7 @@ class DenseTrace(Trace):
 
 
 class PartTrace(DenseTrace):
-    """A trace of single steps of a run of ours, whose tables are as large as it says: it holds no init that shows them."""
+    """A trace of a run of ours that holds no weights before its first step: its tables are as large as it says."""
 
     def table_shape(self, variable: str) -> tuple[int, ...]:
         """Returns the shape of a variable."""

@@ -67,6 +67,7 @@ class Stepwise:
         checks += lockstep.checks
         free = judge_freely(stage, checks)
         spread = measure_spread(stage, lockstep)
+        stage.write_start()  # for experiments, which may start from there
         runs, steps = stage.runs, stage.playing.steps
         states = StatesOnDemand([*steps, steps[-1] + 1], self._written)
         reference, candidate = ((runs[f"{side}32"], runs[f"{side}64"]) for side in ("reference", "candidate"))
