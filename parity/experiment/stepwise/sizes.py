@@ -75,6 +75,6 @@ def step_by_step(sizes: Sizes, steps: int, keep: bool) -> int:
     # A step of each side in each precision, the state before it, and what the reference starts from.
     lockstep = 24 * sizes.step + 4 * (sizes.weights + 2 * sizes.state)
     free = 8 * (steps * sizes.free_step + sizes.state + sizes.free_step) + 8 * sizes.state
-    # The reference's float32 step or, where they are left, all of them; the candidate's; states, starts and copies of a draw.
+    # The reference's float32 step or, where they are left, all of them; the candidate's; states, starts, copies for a draw.
     spread = 4 * (sizes.step * (steps if keep else 1) + sizes.step + 5 * sizes.state + 2 * sizes.weights)
     return max(lockstep, free, spread)

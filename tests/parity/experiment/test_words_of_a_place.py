@@ -123,7 +123,7 @@ def trace(folder, value):
 def test_a_side_is_compared_with_itself_where_it_was_run_twice_and_does_not_race(tmp_path, sides, races, judged):
     once = SimpleNamespace(reference32=trace(tmp_path / "one", 1.0), candidate32=trace(tmp_path / "other", 2.0))
     again = {side: trace(tmp_path / side, 1.0 if side == "reference" else 2.0) for side in sides}
-    found = judge_repeats(SimpleNamespace(lockstep=once, repeats=again, races=races))
+    found = judge_repeats(SimpleNamespace(lockstep=once, repeats=again, races=races, measured=None))
     assert [(repeat.side, repeat.unequal) for repeat in found] == [(side, 0) for side in judged]
 
 
