@@ -138,7 +138,7 @@ class Side:
         )
         keep = set(arguments["quantities"])
         precision, asked = arguments["precision"], perturbations_of(arguments.get("perturbations", ()))
-        left = RunWriter.of(writer, arguments)
+        left = RunWriter.of(writer, arguments, Trace)
         if not arguments.get("resumed"):
             begun = _variables(Trace(arguments["start"]).init(), counters=True)
             stepper.load(begun if follow else perturb(begun, asked, 0, precision))

@@ -18,7 +18,7 @@ from parity.cli.output import (
     write_report_files,
 )
 
-MOST_KEPT = 2 * 10**9  # bytes of all runs of a case
+DEFAULT_BUDGET = 2 * 10**9  # bytes of all runs of a case
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget",
         type=byte_count,
-        default=MOST_KEPT,
+        default=DEFAULT_BUDGET,
         metavar="2GB",
         help="bytes on disk up to which all runs are kept; a case that takes more is judged and removed step by step (2GB)",
     )

@@ -129,8 +129,8 @@ def start_run(side: Side, tick: Progress, what: str, asked: RunSpec, out: Path, 
     }
     opened = DenseTrace if asked.initial and asked.measured_from is None else PartTrace
     # Of single steps the one who asked for them says how far they are.
-    told = progress_for(tick, what) if asked.initial else None
-    return map_future(side.ask("run", told, **message), lambda _: opened(out))
+    on_progress = progress_for(tick, what) if asked.initial else None
+    return map_future(side.ask("run", on_progress, **message), lambda _: opened(out))
 
 
 def start_forward(side: Side, asked: RunSpec, out: Path, step: int, tower: str, **own: Any) -> "Future[Any]":

@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from parity.trace.arrays import Array
-from parity.trace.norms import BLOCK as BLOCK
-from parity.trace.norms import SAFE as SAFE
-from parity.trace.norms import norm as norm
-from parity.trace.norms import norm_of_difference
+from parity.trace.arrays import BLOCK as BLOCK
+from parity.trace.arrays import SAFE as SAFE
+from parity.trace.arrays import Array, norm_of_difference
+from parity.trace.arrays import norm as norm
 
 FEW = 16
 

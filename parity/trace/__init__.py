@@ -64,7 +64,6 @@ from parity.trace.reader import COUNTERS_AFTER as COUNTERS_AFTER
 from parity.trace.reader import Trace as Trace
 from parity.trace.reader import counters_after as counters_after
 from parity.trace.reader import state_after as state_after
-from parity.trace.run_writer import RunWriter as RunWriter
 from parity.trace.safetensors import BFloat16 as BFloat16
 from parity.trace.safetensors import TensorFile as TensorFile
 from parity.trace.safetensors import decode as decode
@@ -87,4 +86,5 @@ from parity.trace.writer import SHADOW_OTHER_ORDER as SHADOW_OTHER_ORDER
 from parity.trace.writer import SHADOW_SPREAD as SHADOW_SPREAD
 from parity.trace.writer import SHADOW_TIES as SHADOW_TIES
 from parity.trace.writer import SHADOW_TIES_OF_INPUTS as SHADOW_TIES_OF_INPUTS
+from parity.trace.writer import RunWriter as RunWriter
 from parity.trace.writer import TraceWriter as TraceWriter

@@ -3,14 +3,19 @@
 import os
 import platform
 import re
-from typing import Any, Dict, Iterable, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
 import numpy as np
 
+from parity.trace.arrays import Array, Tensors, norm_of_difference
 from parity.trace.errors import TraceError
 from parity.trace.graph import GRAPH_FILE
+from parity.trace.keys import ROW_INDICES, ROW_VALUES
 from parity.trace.ownership import Ownership
-from parity.trace.safetensors import Path, write_json, write_tensors
+from parity.trace.safetensors import Path, TensorFile, write_json, write_tensors
+
+if TYPE_CHECKING:
+    from parity.trace.reader import Trace
 
 FORMAT = "tower-parity-trace"
 FORMAT_VERSION = 1
@@ -109,6 +114,67 @@ class TraceWriter(object):
             return
         meta = dict(self._meta, steps=len(self._steps), step_numbers=self._steps, complete=complete)
         write_json(os.path.join(self.directory, TRACE_FILE), meta)
+
+
+class RunWriter(object):
+    """Leaves what is asked for of a run.
+
+    Args:
+      writer: of its trace.
+      written: numbers of the steps whose tensors are written; None for all.
+      measured_from: a trace of the same steps: written is the distance of each tensor from the one of this name there, a
+        float64 number, and nothing of the tensor itself. Sparse gradients are written as they are, for their rows may come
+        in any order.
+      initial: whether the state before the first step is written.
+    """
+
+    def __init__(
+        self,
+        writer: TraceWriter,
+        written: Optional[Sequence[int]] = None,
+        measured_from: "Optional[Trace]" = None,
+        initial: bool = True,
+    ) -> None:
+        self._writer, self._written, self._from, self._initial = writer, written, measured_from, initial
+
+    @classmethod
+    def of(cls, writer: TraceWriter, arguments: Mapping[str, Any], opened: "Callable[[str], Trace]") -> "RunWriter":
+        """Returns what leaves the part of a run that the arguments of its request ask for; `opened` reads a trace."""
+        known = arguments.get("measured_from")
+        initial = arguments.get("initial", True)
+        return cls(writer, arguments.get("written"), opened(known) if known else None, initial)
+
+    def init(self, tensors: Mapping[str, Any]) -> None:
+        """Writes the state before the first step, where it is asked for: dict of trace name to array."""
+        if not self._initial:
+            self._writer.init({})
+        else:
+            self._writer.init(tensors if self._from is None else distances(tensors, self._from.init()))
+
+    def step(self, number: int, tensors: Mapping[str, Any]) -> None:
+        """Writes a step's quantities, where it is asked for: dict of trace name to array."""
+        if self._written is None or number in self._written:
+            self._writer.step(number, tensors if self._from is None else distances(tensors, self._from.step(number)))
+
+
+def distances(tensors: Mapping[str, Any], reference: TensorFile) -> Tensors:
+    """Returns the distance of each tensor from another of its name, in float64, infinite where the shapes differ.
+
+    Args:
+      tensors: dict of trace name to array; the rows of sparse gradients are returned as they are.
+      reference: of the same names; what is not there is left out.
+    """
+    found = {}
+    for name, value in tensors.items():
+        if name.endswith((ROW_VALUES, ROW_INDICES)):
+            found[name] = np.asarray(value)
+        elif name in reference:
+            found[name] = np.array(_distance(np.asarray(value), reference.read(name)), np.float64)
+    return found
+
+
+def _distance(one: Array, other: Array) -> float:
+    return norm_of_difference(one, other) if one.shape == other.shape else float("inf")
 
 
 def clear_trace(directory: str) -> None:

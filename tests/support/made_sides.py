@@ -239,7 +239,7 @@ class MadeProcess:
         }
         known = self._known(precision)
         trace = TraceWriter(out, {"package": "made"}, known["facts"], known["variables"], ["out"])
-        writer = RunWriter.of(trace, more)
+        writer = RunWriter.of(trace, more, Trace)
         writer.init(state)
         keep = set(quantities) - set(self.habits.hidden)
         for number in steps:

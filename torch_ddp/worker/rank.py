@@ -183,7 +183,7 @@ class RankServer:
         follow = Trace(arguments["follow"]) if arguments["follow"] else None
         keep = set(arguments["quantities"])
         writer = self._writer(arguments["out"], stepper, known_facts)
-        left = RunWriter.of(writer, arguments) if writer else None
+        left = RunWriter.of(writer, arguments, Trace) if writer else None
         asked = perturbations_of(arguments.get("perturbations", ()))
         if arguments.get("resumed"):
             kept = _kept(own, _all(follow.step(arguments["steps"][0]))) if follow else {}

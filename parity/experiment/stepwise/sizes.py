@@ -5,10 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from parity.case import Case
+from parity.experiment.runs import PERTURBED_RUNS, REPEATED, REPLICAS, drawn_steps
 from parity.trace import parse_key, quantity_of
-
-# Of `parity.experiment.runs`: draws, replicas, repeated steps, steps that are drawn.
-DRAWS, REPLICAS, REPEATED, DRAWN = 8, 3, 3, 3
 
 
 class Sizes(NamedTuple):
@@ -56,11 +54,11 @@ def all_runs(sizes: Sizes, steps: int, float32: bool) -> int:
       steps: their number.
       float32: whether level 2 is asked for.
     """
-    again, drawn = min(REPEATED, steps), min(DRAWN, steps)
+    again, drawn = min(REPEATED, steps), len(drawn_steps(range(steps)))
     single = 2 * (steps + again) * sizes.step + 4 * sizes.state  # each side's run and its repetition
     double = 2 * (steps * sizes.step + sizes.state) + (2 + REPLICAS) * (steps * sizes.free_step + sizes.state)
     states = 2 * (steps + 2) * sizes.state  # of both sides, and what they start from
-    draws = 2 * DRAWS * (drawn * sizes.step + sizes.state) if float32 else 0
+    draws = 4 * PERTURBED_RUNS * (drawn * sizes.step + sizes.state) if float32 else 0
     return 4 * (single + states + draws) + 8 * double
 
 

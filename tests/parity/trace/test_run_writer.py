@@ -11,7 +11,7 @@ MOVED = {"var/w": np.array([3.0, 0.0], np.float32)}
 
 def written(folder, arguments, tensors=MOVED):
     writer = TraceWriter(folder, {"package": "test"})
-    left = RunWriter.of(writer, arguments)
+    left = RunWriter.of(writer, arguments, Trace)
     left.init(tensors)
     for number in (0, 1):
         left.step(number, tensors)
