@@ -1,7 +1,7 @@
 """Keeps resumable training state: weights, masters, optimizer, random state, progress."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -22,7 +22,6 @@ from torch_ddp.process_group import Rank
 
 Setting = str | int | float | bool | None
 CHECKPOINT_FORMAT = 1
-CPU = torch.device("cpu")
 BEST = "best"  # folder within that of the checkpoints
 
 
@@ -63,7 +62,8 @@ class Checkpoints:
       rank: this process; with more than one, the process group is up.
       parts: dict of name to what is saved: "model", "optimizer", and whatever else has a state. A model wrapped in DDP
         is saved without the wrapper.
-      device: where this rank trains.
+      device: where this rank trains: a GPU's generator is saved with the others. By default where the weights of the
+        first module among the parts are; the CPU where there is none.
       keep: number of checkpoints to leave, at least 1.
       settings: dict of name to what the training was started with and its parts do not hold: batch size, seed, learning
         rate. A resume with others is refused.
@@ -78,7 +78,7 @@ class Checkpoints:
         folder: str | Path,
         rank: Rank,
         parts: Mapping[str, Any],
-        device: torch.device = CPU,
+        device: torch.device | None = None,
         keep: int = 2,
         settings: Mapping[str, Setting] | None = None,
         override: bool = False,
@@ -87,7 +87,7 @@ class Checkpoints:
         self._folder = Path(folder)
         self._rank = rank
         self._parts: dict[str, Stateful] = {name: _bare(part) for name, part in parts.items()}
-        self._device = device
+        self._device = device or _place_of(self._parts.values())
         self._keep = keep
         self._settings = dict(settings or {})
         self._override = override
@@ -278,6 +278,11 @@ def _load(name: str, part: Stateful, state: Any) -> None:
             f"checkpoint: expected the state of this training's {name!r}, got another: {text[0][:LONGEST_REASON]}. "
             "Build the same as when it was saved, or begin anew in another folder."
         ) from error
+
+
+def _place_of(parts: Iterable[object]) -> torch.device:
+    weights = (next(part.parameters(), None) for part in parts if isinstance(part, torch.nn.Module))
+    return next((weight.device for weight in weights if weight is not None), torch.device("cpu"))
 
 
 def _bare(part: Any) -> Any:

@@ -181,3 +181,11 @@ def test_only_so_many_are_kept_and_the_newest_is_found(tmp_path):
     paths = [checkpoints.save(Progress(step, 0, step)) for step in (1, 2, 10)]
     assert trainings.sizes(tmp_path) == ["step-0000000002", "step-0000000010"]
     assert newest_whole(Path(tmp_path)).path == paths[-1]
+
+
+def test_a_rank_trains_where_its_model_lies_unless_it_says_otherwise(tmp_path):
+    rank, model = Rank(0, 0, 1), nn.Linear(1, 1, device="meta")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    assert Checkpoints(tmp_path, rank, {"optimizer": optimizer, "model": model})._device == torch.device("meta")
+    assert Checkpoints(tmp_path, rank, {"optimizer": optimizer})._device == CPU
+    assert Checkpoints(tmp_path, rank, {"model": model}, CPU)._device == CPU

@@ -25,7 +25,7 @@ def run(rank: Rank, folder: str, until: int, save_at: tuple[int, ...]) -> dict:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     schedule = warm_up(optimizer, 3)
     parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
-    checkpoints = Checkpoints(folder, rank, parts, model.module[0].weight.device)
+    checkpoints = Checkpoints(folder, rank, parts)
     begun = checkpoints.resume() or Progress(0, 0, 0)
     for step in range(begun.step, until):
         # Half of a Gaussian pair stays behind in Python's and numpy's generators between steps.
