@@ -1,0 +1,1 @@
+"""Where towers are built, and what is known of each of them."""

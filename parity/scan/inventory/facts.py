@@ -1,0 +1,392 @@
+"""What is known of a place where towers are built: a function for each thing, each with the line that says so."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from parity.scan.inventory.combination import divides_by_count
+from parity.scan.inventory.loops import LOSS_WORDS, SCOPE_WORDS
+from parity.scan.inventory.program import Program, Use
+from parity.scan.model.module import Module
+from parity.scan.model.names import chain
+from parity.scan.model.places import place_of
+from parity.scan.model.repository import Flag, Repository, source_of
+from parity.scan.result import Fact
+
+OPTIMIZER = re.compile(r"(^|\.)(\w*Optimizer|Adam|SGD|RMSprop|Adagrad|Adadelta|AdamWeightDecay\w*)$")
+NO_OPTIMIZERS = frozenset(["SyncReplicasOptimizer", "DistributedOptimizer", "TowerOptimizer", "CrossShardOptimizer"])
+SCHEDULES = frozenset(
+    "exponential_decay piecewise_constant polynomial_decay natural_exp_decay inverse_time_decay cosine_decay noam_decay "
+    "cosine_decay_restarts linear_cosine_decay piecewise_constant_decay".split()
+)
+CLIPS = frozenset(["clip_by_global_norm", "clip_by_norm", "clip_by_value", "clip_gradient_norms", "clip_by_average_norm"])
+INPUTS = {
+    "make_one_shot_iterator": "tf.data",
+    "make_initializable_iterator": "tf.data",
+    "get_next": "tf.data",
+    "dequeue": "a queue",
+    "dequeue_many": "a queue",
+    "shuffle_batch": "queue runners",
+    "batch_join": "queue runners",
+    "shuffle_batch_join": "queue runners",
+    "prefetch_queue": "a queue of slim",
+    "placeholder": "placeholders",
+    "py_func": "a Python function in the graph",
+}
+SAVERS = {
+    "Saver": "tf.train.Saver",
+    "MonitoredTrainingSession": "MonitoredTrainingSession",
+    "Supervisor": "tf.train.Supervisor",
+    "CheckpointSaverHook": "CheckpointSaverHook",
+    "savez": "numpy",
+}
+Look = Callable[[Program], Iterator[Fact]]
+
+
+def facts_of(program: Program) -> tuple[Fact, ...]:
+    """Returns what is known of a loop that trains, in the order of a report."""
+    return tuple(fact for look in LOOKS for fact in look(program))
+
+
+def flags_in(node: ast.AST, module: Module, repository: Repository) -> list[Flag]:
+    """Returns the flags that a value depends on."""
+    names = []
+    for each in repository.sources(node, module):
+        if isinstance(each, ast.Attribute) and each.attr in repository.flags:
+            names.append(each.attr)
+        elif isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Constant):
+            if isinstance(each.slice.value, str) and each.slice.value in repository.flags:
+                names.append(each.slice.value)
+    return [repository.flags[name] for name in dict.fromkeys(names)]
+
+
+def count_of(program: Program) -> ast.expr:
+    """Returns what says how many towers there are: N of `range(N)`, of a split, or what the loop goes over."""
+    return _count(program.loop.loop.iter, program.loop.module, program.repository, 3)
+
+
+def _count(over: ast.expr, module: Module, repository: Repository, depth: int) -> ast.expr:
+    if isinstance(over, ast.Call):
+        name = module.resolved(over.func).rpartition(".")[2]
+        if name in ("range", "xrange") and over.args:
+            return over.args[1] if len(over.args) > 1 else over.args[0]
+        if name in ("enumerate", "zip", "izip", "list", "tuple", "reversed", "tqdm") and over.args and depth:
+            return _count(over.args[0], module, repository, depth)
+        if name == "split" and len(over.args) > 1:
+            # The number came first in TensorFlow 0.
+            first = over.args[0]
+            old = isinstance(first, ast.Constant) or len(over.args) == 3 and isinstance(over.args[1], ast.Constant)
+            return over.args[1] if not old or len(over.args) < 3 else over.args[0] if over.args[1] != first else first
+        for each in over.keywords:
+            if name == "split" and each.arg == "num_or_size_splits":
+                return each.value
+    if isinstance(over, ast.Name) and depth:
+        given = repository.assigned(over.id, module.within.get(over))
+        made = [each for each in given if each.how == "="]
+        if len(made) == 1:
+            return _count(made[0].value, module, repository, depth - 1)
+    return over
+
+
+def _number(program: Program) -> Iterator[Fact]:
+    node, module = count_of(program), program.loop.module
+    text = source_of(node)
+    known = [
+        each.value
+        for each in program.repository.sources(node, module, 2)
+        if isinstance(each, ast.Constant) and isinstance(each.value, int) and not isinstance(each.value, bool)
+    ]
+    value = f"{text} = {known[0]}" if known and not isinstance(node, ast.Constant) and len(known) == 1 else text
+    yield Fact("towers", value, place_of(program.loop.loop.iter, module))
+    for flag in flags_in(node, module, program.repository)[:2]:
+        default = f", by default {flag.default}" if flag.default else ""
+        yield Fact("flag", f"{'' if flag.positional else '--'}{flag.name}{default}", place_of(flag.call, flag.module))
+
+
+def shard_of(program: Program) -> tuple[str, ast.AST] | None:
+    """Returns how the batch is cut, and where; None where nothing in the loop shows it."""
+    loop, repository = program.loop, program.repository
+    own = [each for part in loop.body for each in loop.module.inside(part)]
+    waiting: list[ast.AST] = [loop.loop.iter, *own]
+    for each in waiting:
+        if isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Slice) and loop.depends(each.slice):
+            return f"slices, {source_of(each)}", each
+    for each in waiting:
+        if isinstance(each, ast.Call):
+            name = loop.module.resolved(each.func).rpartition(".")[2]
+            if name in ("get_next", "dequeue", "dequeue_many", "next_batch", "make_one_shot_iterator"):
+                return f"each tower takes a batch of its own: {source_of(each)}", each
+            if name == "slice" and any(loop.depends(arg) for arg in each.args):
+                return f"slices, {source_of(each)}", each
+            if name in ("placeholder", "placeholder_with_default"):
+                return f"placeholders of each tower: {source_of(each)}", each
+    for each in [loop.loop.iter, *(node for node in own if isinstance(node, ast.Subscript) and loop.depends(node.slice))]:
+        for part in repository.sources(each, loop.module, 4):
+            if isinstance(part, ast.Call) and chain(part.func).rpartition(".")[2] in ("split", "split_v", "unstack"):
+                return f"tf.split, {source_of(part)}", part
+    for each in own:
+        if isinstance(each, ast.Subscript) and loop.depends(each.slice):
+            return f"a list with an entry for each tower: {source_of(each)}", each
+    for node, module in loop.region:
+        if isinstance(node, ast.Call):
+            name = module.resolved(node.func).rpartition(".")[2]
+            if name in ("get_next", "dequeue", "dequeue_many", "batch", "shuffle_batch", "batch_join"):
+                return f"each tower takes a batch of its own: {source_of(node)}", node
+            if name == "placeholder":
+                return f"placeholders of each tower: {source_of(node)}", node
+    names = names_of_target(loop.loop.target)
+    if len(names) > 1:
+        return f"what the loop goes over: {source_of(loop.loop.iter)}", loop.loop.iter
+    return None
+
+
+def names_of_target(target: ast.expr) -> list[str]:
+    """Returns the names that a loop binds."""
+    return [each.id for each in ast.walk(target) if isinstance(each, ast.Name)]
+
+
+def _shards(program: Program) -> Iterator[Fact]:
+    cut = shard_of(program)
+    if cut is not None:
+        yield _fact("batch", cut[0], cut[1], program)
+    else:
+        yield Fact("batch", "not decided from the source: record it")
+
+
+def _fact(what: str, value: str, node: ast.AST, program: Program) -> Fact:
+    function = program.repository.homes.get(node)
+    return Fact(what, value, place_of(node, function.module if function else program.loop.module))
+
+
+def _sharing(program: Program) -> Iterator[Fact]:
+    for use in program.uses:
+        if not program.is_in_towers(use.call):
+            continue
+        reuse = use.argument("reuse")
+        if use.last == "reuse_variables":
+            yield Fact("variables", "shared by reuse_variables()", place_of(use.call, use.module))
+            return
+        if use.last == "variable_scope" and reuse is not None:
+            yield Fact("variables", f"shared by variable_scope(reuse={source_of(reuse)})", place_of(use.call, use.module))
+            return
+        if use.last == "make_template":
+            yield Fact("variables", "shared by make_template", place_of(use.call, use.module))
+            return
+    for use in program.used(".reuse_variables", ".make_template", "tf.variable_scope"):
+        if use.last != "variable_scope" or use.argument("reuse") is not None:
+            yield Fact("variables", f"shared by {source_of(use.call)}", place_of(use.call, use.module))
+            return
+
+
+def _placement(program: Program) -> Iterator[Fact]:
+    for use in program.uses:
+        if use.last == "device" and use.call.args:
+            text = source_of(use.call.args[0])
+            if "cpu" in text.lower() and program.is_in_towers(use.call):
+                yield Fact("placement", f"variables on the CPU: {source_of(use.call)}", place_of(use.call, use.module))
+                return
+        if use.last == "arg_scope" and use.argument("device") is not None:
+            yield Fact("placement", f"by slim: {source_of(use.call)}", place_of(use.call, use.module))
+            return
+        if use.last in ("replica_device_setter", "GreedyLoadBalancingStrategy", "local_device_setter"):
+            yield Fact("placement", f"by {use.last}", place_of(use.call, use.module))
+            return
+    device = program.loop.device
+    if device is not None and program.loop.device_module is not None:
+        text = source_of(device.args[0])
+        yield Fact("placement", f"where the first tower makes them: {text}", place_of(device, program.loop.device_module))
+
+
+def _combination(program: Program) -> Iterator[Fact]:
+    combiner = program.combiner
+    if combiner is None or not combiner.kind:
+        yield Fact("combination", "not decided from the source: record it")
+        return
+    place = place_of(combiner.node, combiner.module)
+    where = f" in {combiner.function.name}()" if combiner.function.name else ""
+    yield Fact("combination", f"{combiner.kind}{where}", place)
+    if combiner.sparse is not None:
+        value = "concatenated and divided" if combiner.sparse_divides else "concatenated, not divided"
+        yield _fact("sparse gradients", value, combiner.sparse, program)
+    words = {
+        "crash": "not looked for: a variable without a gradient ends the program",
+        "any": "left out of the mean",
+        "first": "as the first tower has it",
+        "zeros": "become zeros",
+    }
+    if combiner.none in words and combiner.none_node is not None:
+        yield _fact("missing gradients", words[combiner.none], combiner.none_node, program)
+
+
+def clips(program: Program) -> Iterator[tuple[Use, bool]]:
+    """Yields the calls that clip gradients, and whether each tower does so before its gradients are combined."""
+    for use in program.uses:
+        if use.last in CLIPS and is_of_gradients(use):
+            yield use, program.is_in_towers(use.call)
+
+
+def is_of_gradients(use: Use) -> bool:
+    """Whether a call that clips is given gradients, by the names around it."""
+    nearby = [use.call, *list(use.module.ancestors(use.call))[:3]]
+    text = " ".join(source_of(each, 300) for each in nearby if not isinstance(each, ast.FunctionDef | ast.Module))
+    function = use.module.within.get(use.call)
+    words = re.compile(r"grad|(^|\W)g(v|_|\W)|capped", re.IGNORECASE)
+    return bool(words.search(text)) or bool(function and re.search("grad|clip", function.name, re.IGNORECASE))
+
+
+def _clipping(program: Program) -> Iterator[Fact]:
+    for use, before in clips(program):
+        when = "in every tower, before combining" if before else "after combining"
+        yield Fact("clipping", f"{use.last} {when}: {source_of(use.call)}", place_of(use.call, use.module))
+
+
+def optimizers(program: Program) -> list[Use]:
+    """Returns the calls that make optimizers."""
+    uses = [use for use in program.uses if OPTIMIZER.search(use.name) and use.last not in NO_OPTIMIZERS]
+    # By a class of the program's own too; a method that is called so is none.
+    return [use for use in uses if not use.name.startswith(("self.", "cls.")) or use.last[:1].isupper()]
+
+
+def _optimizers(program: Program) -> Iterator[Fact]:
+    for use in optimizers(program):
+        yield Fact("optimizer", source_of(use.call, 120), place_of(use.call, use.module))
+
+
+def _schedules(program: Program) -> Iterator[Fact]:
+    for use in program.uses:
+        if use.last in SCHEDULES:
+            yield Fact("schedule", source_of(use.call, 120), place_of(use.call, use.module))
+
+
+def _decay(program: Program) -> Iterator[Fact]:
+    for use in program.uses:
+        inside = " in every tower" if program.is_in_towers(use.call) else ""
+        if use.last == "l2_loss":
+            yield Fact("weight decay", f"tf.nn.l2_loss{inside}", place_of(use.call, use.module))
+            return
+    for use in program.uses:
+        inside = " in every tower" if program.is_in_towers(use.call) else ""
+        if use.last in ("l2_regularizer", "l1_regularizer", "l1_l2_regularizer", "get_regularization_losses"):
+            yield Fact("weight decay", f"{use.last}{inside}", place_of(use.call, use.module))
+            return
+        if use.last == "get_collection" and "REGULARIZATION_LOSSES" in source_of(use.call):
+            yield Fact("weight decay", f"{source_of(use.call)}{inside}", place_of(use.call, use.module))
+            return
+
+
+def update_ops(program: Program) -> list[Use]:
+    """Returns the calls that take the ops that update moving statistics."""
+    return [
+        use
+        for use in program.uses
+        if use.last in ("get_collection", "get_collection_ref")
+        and re.search(r"update_ops|_UPDATE_", source_of(use.call), re.IGNORECASE)
+    ]
+
+
+def _statistics(program: Program) -> Iterator[Fact]:
+    for use in update_ops(program):
+        where = "in the loop" if program.is_in_towers(use.call) else "outside of the loop"
+        scope = ", of one scope" if scoped(use) else ", of all towers"
+        value = f"{source_of(use.call)} {where}{scope}"
+        yield Fact("moving statistics", value, place_of(use.call, use.module))
+
+
+def scoped(use: Use) -> bool:
+    """Whether a collection is taken of one scope only."""
+    scope = use.argument("scope", 1)
+    return scope is not None and not (isinstance(scope, ast.Constant) and scope.value is None)
+
+
+def _averages(program: Program) -> Iterator[Fact]:
+    for use in program.used(".ExponentialMovingAverage"):
+        yield Fact("moving averages", source_of(use.call), place_of(use.call, use.module))
+
+
+def reported(program: Program) -> Iterator[tuple[Use, str, str]]:
+    """Yields the session runs that fetch a loss, its name, and of which towers it is: "last", "mean", "sum" or "list"."""
+    loop = program.loop
+    inside = {
+        name
+        for name, given in loop.function.assigned.items()
+        if LOSS_WORDS.search(name) and any(loop.node in loop.module.ancestors(each.by) for each in given)
+    }
+    behind = {
+        name
+        for name, given in loop.function.assigned.items()
+        if any(loop.node not in loop.module.ancestors(each.by) and each.by is not loop.node and each.how == "=" for each in given)
+    }
+    for use in program.uses:
+        if use.last != "run" or not use.call.args or use.module is not loop.module or program.is_in_towers(use.call):
+            continue
+        for name in {chain(each) for each in use.module.inside(use.call.args[0]) if isinstance(each, ast.Name)}:
+            if name in inside and use.module.within.get(use.call) is loop.function:
+                made = [each for each in loop.function.assigned[name] if each.how == "append"]
+                if name in behind and not _only_before(name, program):
+                    continue
+                yield use, name, "list" if made else "last"
+
+
+def _only_before(name: str, program: Program) -> bool:
+    """Whether a name is given nothing behind the loop that the loop does not give it."""
+    loop = program.loop
+    end = getattr(loop.node, "end_lineno", 0)
+    return all(getattr(each.by, "lineno", 0) <= end for each in loop.function.assigned[name])
+
+
+def _losses(program: Program) -> Iterator[Fact]:
+    words = {"last": "of the last tower", "list": "of each tower"}
+    for use, name, which in reported(program):
+        yield Fact("loss reported", f"{name}, {words[which]}", place_of(use.call, use.module))
+        return
+
+
+def _first_of(program: Program, known: dict[str, str], what: str) -> Iterator[Fact]:
+    seen = set()
+    for use in program.uses:
+        if use.last in known and known[use.last] not in seen:
+            seen.add(known[use.last])
+            yield Fact(what, known[use.last], place_of(use.call, use.module))
+
+
+def _checkpoints(program: Program) -> Iterator[Fact]:
+    yield from _first_of(program, SAVERS, "checkpoints")
+
+
+def _inputs(program: Program) -> Iterator[Fact]:
+    yield from _first_of(program, INPUTS, "input")
+
+
+def scales_losses(program: Program) -> ast.AST | None:
+    """Returns where the towers' losses, or their gradients, are divided by the number of towers."""
+    own: Sequence[ast.AST] = [node for node, _ in program.loop.region]
+    for node in own:
+        if divides_by_count(node, program.repository):
+            return node
+    return None
+
+
+def scope_name(program: Program) -> str:
+    """Returns the name of a tower's scope as the source has it, "" where it has none."""
+    for use in program.uses:
+        if use.last == "name_scope" and use.call.args and SCOPE_WORDS.search(source_of(use.call.args[0])):
+            return source_of(use.call.args[0])
+    return ""
+
+
+LOOKS: tuple[Look, ...] = (
+    _number,
+    _shards,
+    _sharing,
+    _placement,
+    _combination,
+    _clipping,
+    _optimizers,
+    _schedules,
+    _decay,
+    _statistics,
+    _averages,
+    _losses,
+    _checkpoints,
+    _inputs,
+)

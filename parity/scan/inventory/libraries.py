@@ -1,0 +1,96 @@
+"""Ways of libraries to spread training over devices, named for what they are."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from parity.scan.inventory.program import Use
+from parity.scan.model.places import place_of
+from parity.scan.model.repository import Repository, source_of
+from parity.scan.result import Fact, Towers
+
+
+class Way(NamedTuple):
+    """One way.
+
+    Fields:
+      kind: as it is reported.
+      meaning: what it does, and what it becomes under DDP.
+    """
+
+    kind: str
+    meaning: str
+
+
+_MIRRORED = Way(
+    "MirroredStrategy",
+    "One process with a copy of the variables on each GPU; it sums gradients: the loss is divided by the global batch. "
+    "DDP averages.",
+)
+_SERVERS = Way(
+    "parameter servers",
+    "Workers are processes that read and write variables on servers, asynchronously unless synchronised. DDP is synchronous.",
+)
+_DEPLOY = Way(
+    "slim model_deploy",
+    "Clones whose losses are divided by their number; gradients are summed. The regularisation is in the first clone only.",
+)
+_HOROVOD = Way("Horovod", "A process for each GPU whose gradients are averaged: DDP's own layout, without towers.")
+_TENSORPACK = Way("tensorpack trainer", "Towers that tensorpack builds; gradients are averaged, or summed by its options.")
+_REPLICATED = Way(
+    "replicate_model_fn", "Towers that the estimator builds of its model_fn; gradients are summed unless told to average."
+)
+_KERAS = Way("multi_gpu_model", "Keras cuts the batch, the last part takes the remainder; the loss is that of the whole batch.")
+_TPU = Way("TPU", "A copy for each core of a TPU; gradients are averaged by CrossShardOptimizer.")
+_COLLECTIVE = Way(
+    "MultiWorkerMirroredStrategy", "A process for each machine; gradients are summed over all of them: divide by the global batch."
+)
+_ESTIMATOR = Way("tf.estimator", "The Estimator has the training loop; towers, where there are any, are built by its model_fn.")
+WAYS: Mapping[str, Way] = {
+    "MirroredStrategy": _MIRRORED,
+    "OneDeviceStrategy": Way("OneDeviceStrategy", "One device: there is nothing to combine."),
+    "CollectiveAllReduceStrategy": _COLLECTIVE,
+    "MultiWorkerMirroredStrategy": _COLLECTIVE,
+    "ParameterServerStrategy": _SERVERS,
+    "CentralStorageStrategy": Way("CentralStorageStrategy", "Variables on the CPU, towers on the GPUs, gradients summed."),
+    "TPUStrategy": _TPU,
+    "CrossShardOptimizer": _TPU,
+    "TPUEstimator": _TPU,
+    "replica_device_setter": _SERVERS,
+    "SyncReplicasOptimizer": _SERVERS,
+    "ClusterSpec": _SERVERS,
+    "multi_gpu_model": _KERAS,
+    "replicate_model_fn": _REPLICATED,
+    "TowerOptimizer": _REPLICATED,
+    "create_clones": _DEPLOY,
+    "optimize_clones": _DEPLOY,
+    "DeploymentConfig": _DEPLOY,
+    "SyncMultiGPUTrainer": _TENSORPACK,
+    "SyncMultiGPUTrainerReplicated": _TENSORPACK,
+    "SyncMultiGPUTrainerParameterServer": _TENSORPACK,
+    "AsyncMultiGPUTrainer": _TENSORPACK,
+    "HorovodTrainer": _TENSORPACK,
+}
+# Too general a name without what stands before it.
+WHOLE = {
+    "hvd.init": _HOROVOD,
+    "hvd.DistributedOptimizer": _HOROVOD,
+    "hvd.BroadcastGlobalVariablesHook": _HOROVOD,
+    "hvd.allreduce": _HOROVOD,
+    "tf.estimator.Estimator": _ESTIMATOR,
+    "tf.contrib.learn.Estimator": _ESTIMATOR,
+}
+
+
+def library_towers(repository: Repository) -> Iterator[Towers]:
+    """Yields a place for each way and function, by module and line; where a repository defines the way itself, its calls."""
+    for module in repository.modules:
+        for function in module.functions:
+            seen: set[str] = set()
+            for call in function.calls:
+                use = Use(call, module, module.resolved(call.func))
+                way = WHOLE.get(use.name) or WAYS.get(use.last)
+                if way is None or way.kind in seen:
+                    continue
+                seen.add(way.kind)
+                facts = (Fact("what it is", way.meaning), Fact("call", source_of(call)))
+                yield Towers(way.kind, place_of(call, module), function.name, facts)

@@ -1,0 +1,309 @@
+"""Loops that build towers: an iteration for each device, with a model in it."""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from parity.scan.model.module import Function, Module
+from parity.scan.model.names import chain
+from parity.scan.model.repository import Repository, source_of
+from parity.scan.result import EVALUATION, SERIAL, TOWERS
+
+LOOP_WORDS = re.compile(r"gpu|device|tower|clone|replica|shard|parallel|worker|core", re.IGNORECASE)
+SCOPE_WORDS = re.compile(r"gpu|tower|clone|replica|device|parallel|model_?[%{]", re.IGNORECASE)
+LOSS_WORDS = re.compile(r"loss|cost|nll|xent|cross_entropy|objective|perplexity", re.IGNORECASE)
+MODEL_WORDS = re.compile(r"model|infer|net|loss|forward|build|tower|logits|predict|graph|generator|discriminator|fn", re.I)
+LAYER_WORDS = re.compile(r"layer|block|cell|stage|depth", re.IGNORECASE)
+GRADIENT_CALLS = frozenset(["compute_gradients", "minimize", "gradients", "gradient", "get_gradients", "optimize_clones"])
+DEVICE_DEPTH = 2  # calls in calls in which the device may be chosen
+REGION_DEPTH = 4  # calls in calls that are looked through for a model and a gradient
+Loop = ast.For | ast.comprehension
+
+
+@dataclass(eq=False)
+class TowerLoop:
+    """A loop that builds towers.
+
+    Attributes:
+      kind: `TOWERS`, `EVALUATION` or `SERIAL`.
+      loop: the statement or the clause of a comprehension.
+      node: the statement or the comprehension.
+      module: in which.
+      function: in which.
+      names: that depend on the tower: the loop's own and what is made of them.
+      region: everything that an iteration runs, with the module that it is in.
+      device: the call that chooses the device, or None.
+      device_module: in which.
+    """
+
+    kind: str
+    loop: Loop
+    node: ast.AST
+    module: Module
+    function: Function
+    names: set[str]
+    region: list[tuple[ast.AST, Module]] = field(default_factory=list)
+    device: ast.Call | None = None
+    device_module: Module | None = None
+
+    @property
+    def body(self) -> Sequence[ast.AST]:
+        """What stands in the loop itself."""
+        if isinstance(self.loop, ast.For):
+            return self.loop.body
+        return [getattr(self.node, "elt", None) or getattr(self.node, "value", self.node)]
+
+    def depends(self, node: ast.AST) -> bool:
+        """Whether an expression in the loop itself depends on the tower."""
+        return _mentions(node, self.names, self.module)
+
+
+def tower_loops(repository: Repository) -> list[TowerLoop]:
+    """Returns the loops that build towers, by module and line."""
+    loops: list[TowerLoop] = []
+    for module in repository.modules:
+        for function in module.functions:
+            for node in function.nodes:
+                loop = _loop_of(node)
+                if loop is not None:
+                    looked = _look(loop, node, function, repository)
+                    if looked is not None:
+                        loops.append(looked)
+    return _outermost(loops)
+
+
+def _loop_of(node: ast.AST) -> Loop | None:
+    if isinstance(node, ast.For):
+        return node
+    if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.DictComp) and node.generators:
+        return node.generators[0]
+    return None
+
+
+def names_in(target: ast.AST) -> set[str]:
+    """Returns the names that a target binds."""
+    return {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
+
+
+def _look(loop: Loop, node: ast.AST, function: Function, repository: Repository) -> TowerLoop | None:
+    module = function.module
+    found = TowerLoop(TOWERS, loop, node, module, function, names_in(loop.target))
+    own = [each for part in found.body for each in module.inside(part)]
+    if not any(isinstance(each, ast.Call) for each in own):
+        return None
+    found.names = _dependent(found.names, own, module)
+    over = source_of(loop.iter)
+    chosen = _device(own, found.names, module, repository, DEVICE_DEPTH)
+    if chosen is not None:
+        found.device, found.device_module = chosen
+    elif not _over_towers(found, own, over, repository):
+        return None
+    found.region = list(repository.reached(found.body, module, REGION_DEPTH))
+    kind = _kind(found, own, over, repository)
+    if kind is None:
+        return None
+    found.kind = kind
+    return found
+
+
+def _dependent(names: set[str], nodes: Sequence[ast.AST], module: Module) -> set[str]:
+    names = set(names)
+    for _ in range(2):  # what is made of what is made
+        for each in nodes:
+            if isinstance(each, ast.Assign) and _mentions(each.value, names, module):
+                for target in each.targets:
+                    names |= names_in(target)
+    return names
+
+
+def _mentions(node: ast.AST, names: set[str], module: Module) -> bool:
+    return any(isinstance(each, ast.Name) and each.id in names for each in module.inside(node))
+
+
+def is_device(call: ast.AST, module: Module) -> bool:
+    """Whether a call is `tf.device(...)`, of whatever graph."""
+    return isinstance(call, ast.Call) and bool(call.args) and module.resolved(call.func).rpartition(".")[2] == "device"
+
+
+def _device(
+    nodes: Sequence[ast.AST], names: set[str], module: Module, repository: Repository, depth: int
+) -> tuple[ast.Call, Module] | None:
+    for each in nodes:
+        if isinstance(each, ast.With):
+            for item in each.items:
+                call = item.context_expr
+                if isinstance(call, ast.Call) and is_device(call, module):
+                    if _mentions(call.args[0], names, module) and not _of_a_job(call.args[0], module, repository):
+                        return call, module
+    if not depth:
+        return None
+    for each in nodes:
+        if isinstance(each, ast.Call):
+            for callee in repository.callees(each, module):
+                passed = _passed(each, callee, names, module)
+                if passed:
+                    inner = [part for statement in callee.body for part in callee.module.inside(statement)]
+                    passed = _dependent(passed, inner, callee.module)
+                    chosen = _device(inner, passed, callee.module, repository, depth - 1)
+                    if chosen is not None:
+                        return chosen
+    return None
+
+
+def _passed(call: ast.Call, callee: Function, names: set[str], module: Module) -> set[str]:
+    """The parameters of a function that are given what depends on some names."""
+    parameters = callee.parameters
+    if parameters[:1] in (["self"], ["cls"]):
+        parameters = parameters[1:]
+    given = {name for name, value in zip(parameters, call.args, strict=False) if _mentions(value, names, module)}
+    return given | {each.arg for each in call.keywords if each.arg and _mentions(each.value, names, module)}
+
+
+def _of_a_job(device: ast.expr, module: Module, repository: Repository) -> bool:
+    """Whether a device is another machine: that is a parameter server's work, or a place for a variable."""
+    words = [
+        each.value
+        for each in repository.sources(device, module, 1)
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    ]
+    text = "".join(words).lower()
+    return ("job:" in text or "task:" in text) and "gpu" not in text and "device" not in text
+
+
+def _over_towers(found: TowerLoop, own: Sequence[ast.AST], over: str, repository: Repository) -> bool:
+    """Whether a loop that chooses no device is one over towers all the same."""
+    module = found.module
+    if _named_scope(own, found.names, module):
+        return True
+    if LOOP_WORDS.search(over) and _shared(own, found.names, module):
+        return True
+    last = {module.resolved(each.func).rpartition(".")[2] for each in own if isinstance(each, ast.Call)}
+    return bool(last & GRADIENT_CALLS) and any(
+        isinstance(each, ast.Call) and module.resolved(each.func) == "tf.split"
+        for each in repository.sources(found.loop.iter, module, 2)
+    )
+
+
+def _named_scope(nodes: Sequence[ast.AST], names: set[str], module: Module) -> bool:
+    """Whether a scope is named after the tower."""
+    for each in nodes:
+        if isinstance(each, ast.Call) and each.args:
+            if module.resolved(each.func).rpartition(".")[2] in ("name_scope", "variable_scope", "op_scope"):
+                if _mentions(each.args[0], names, module) and SCOPE_WORDS.search(source_of(each.args[0])):
+                    return True
+    return False
+
+
+def _shared(nodes: Sequence[ast.AST], names: set[str], module: Module) -> bool:
+    """Whether variables are shared from the second iteration on."""
+    for each in nodes:
+        if not isinstance(each, ast.Call):
+            continue
+        name = module.resolved(each.func).rpartition(".")[2]
+        if any(key.arg == "reuse" and _mentions(key.value, names, module) for key in each.keywords):
+            return True
+        if name in ("reuse_variables", "make_template"):
+            return True
+    return False
+
+
+def _kind(found: TowerLoop, own: Sequence[ast.AST], over: str, repository: Repository) -> str | None:
+    calls = [(each, of) for each, of in found.region if isinstance(each, ast.Call)]
+    names = {of.resolved(each.func) for each, of in calls}
+    last = {name.rpartition(".")[2] for name in names}
+    here = {found.module.resolved(each.func).rpartition(".")[2] for each in own if isinstance(each, ast.Call)}
+    gradient = bool(last & GRADIENT_CALLS)
+    loss = _has_loss(found)
+    if "run" in here and _session_runs(own, found.module) and not gradient:
+        # A session that runs in there runs where its graph says, whatever device the block names.
+        return SERIAL if any(LOSS_WORDS.search(source_of(each)) or _trains(each) for each in own if _is_run(each)) else None
+    model = any(_is_model(name) for name in names) or any(MODEL_WORDS.search(name) for name in here)
+    if not gradient and LAYER_WORDS.search(over) and not LOOP_WORDS.search(over):
+        return None
+    if gradient and (model or loss or _collects(own)):
+        return TOWERS
+    if loss and _gradients_elsewhere(found, repository):
+        return TOWERS
+    if model and _collects(own) and any(_is_model(name) for name in names):
+        return EVALUATION
+    return None
+
+
+def _has_loss(found: TowerLoop) -> bool:
+    for each, of in found.region:
+        if isinstance(each, ast.Name | ast.Attribute) and LOSS_WORDS.search(chain(each)):
+            return True
+        if isinstance(each, ast.Call) and of.resolved(each.func).startswith("tf.losses."):
+            return True
+        if isinstance(each, ast.FunctionDef) and LOSS_WORDS.search(each.name):
+            return True
+    return False
+
+
+def _is_model(name: str) -> bool:
+    return name.startswith(("tf.nn.", "tf.layers.", "slim.", "keras.layers.", "tf.contrib.layers.", "tf.contrib.rnn.")) or (
+        name in ("tf.get_variable", "tf.matmul", "tf.Variable", "tf.losses.softmax_cross_entropy", "tf.gradients")
+    )
+
+
+def _is_run(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "run"
+
+
+def _trains(node: ast.AST) -> bool:
+    return _is_run(node) and bool(re.search(r"train|optim|apply|step|minimi", source_of(node), re.IGNORECASE))
+
+
+def _session_runs(nodes: Sequence[ast.AST], module: Module) -> bool:
+    return any(_is_run(each) and re.search(r"sess", source_of(each.func, 60), re.I) for each in nodes if _is_call(each))
+
+
+def _is_call(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call)
+
+
+def _collects(nodes: Sequence[ast.AST]) -> bool:
+    for each in nodes:
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
+            if each.func.attr in ("append", "extend", "add_to_collection", "add"):
+                return True
+        if isinstance(each, ast.Assign) and any(isinstance(target, ast.Subscript) for target in each.targets):
+            return True
+    return bool(nodes) and isinstance(nodes[0], ast.expr)  # of a comprehension
+
+
+def _gradients_elsewhere(found: TowerLoop, repository: Repository) -> bool:
+    """Whether gradients are computed in the file of a loop, or in what the function that it is in calls or is called by."""
+    for function in found.module.functions:
+        for call in function.calls:
+            if found.module.resolved(call.func).rpartition(".")[2] in GRADIENT_CALLS:
+                return True
+    for each, of in repository.reached(found.function.body, found.module, 3):
+        if isinstance(each, ast.Call) and of.resolved(each.func).rpartition(".")[2] in GRADIENT_CALLS:
+            return True
+    return any(
+        call_of.resolved(call.func).rpartition(".")[2] in GRADIENT_CALLS
+        for caller in callers(found.function, repository)
+        for call in caller.calls
+        for call_of in [caller.module]
+    )
+
+
+def callers(function: Function, repository: Repository) -> Iterator[Function]:
+    """Yields the functions that call a function."""
+    if not function.name:
+        return
+    for module in repository.modules:
+        for each in module.functions:
+            for call in each.calls:
+                name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+                if name in (function.name, function.owner) and function in repository.callees(call, module):
+                    yield each
+                    break
+
+
+def _outermost(loops: list[TowerLoop]) -> list[TowerLoop]:
+    """Leaves out loops in loops: one that goes over the devices inside of one that does."""
+    nodes = {loop.node for loop in loops}
+    return [loop for loop in loops if not any(each in nodes for each in loop.module.ancestors(loop.node))]

@@ -1,0 +1,140 @@
+"""The program around a loop over towers: what it calls, how its towers are combined."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from parity.scan.inventory.combination import Combiner, combiner_of, combiners
+from parity.scan.inventory.loops import TowerLoop, callers, tower_loops
+from parity.scan.model.module import Function, Module
+from parity.scan.model.repository import Repository
+from parity.scan.result import TOWERS
+
+PROGRAM_DEPTH = 4  # calls in calls, from the function with the loop and from those that call it
+
+
+class Use(NamedTuple):
+    """A call.
+
+    Fields:
+      call: the node.
+      module: in which.
+      name: canonical, of what is called.
+    """
+
+    call: ast.Call
+    module: Module
+    name: str
+
+    @property
+    def last(self) -> str:
+        """The name behind the last dot."""
+        return self.name.rpartition(".")[2]
+
+    def argument(self, name: str, place: int | None = None) -> ast.expr | None:
+        """Returns what is given by a name or at a place, None where nothing is."""
+        for each in self.call.keywords:
+            if each.arg == name:
+                return each.value
+        if place is not None and place < len(self.call.args) and not isinstance(self.call.args[place], ast.Starred):
+            return self.call.args[place]
+        return None
+
+
+@dataclass(eq=False)
+class Program:
+    """A loop over towers and all that it is part of.
+
+    Attributes:
+      loop: the loop.
+      combiner: what combines its towers, or None.
+      repository: that it is in.
+    """
+
+    loop: TowerLoop
+    combiner: Combiner | None
+    repository: Repository
+    in_towers: set[ast.AST] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Keeps what an iteration runs."""
+        self.in_towers = {node for node, _ in self.loop.region}
+
+    @cached_property
+    def uses(self) -> list[Use]:
+        """The calls of the program: in its file, and in what its function and those that call it lead to."""
+        seen: set[ast.AST] = set()
+        uses: list[Use] = []
+        for node, module in self._nodes():
+            if isinstance(node, ast.Call) and node not in seen:
+                seen.add(node)
+                uses.append(Use(node, module, module.resolved(node.func)))
+        return uses
+
+    def _nodes(self) -> Iterator[tuple[ast.AST, Module]]:
+        yield from self.loop.region
+        for function in self.loop.module.functions:
+            yield from ((node, self.loop.module) for node in function.nodes)
+        for function in (self.loop.function, *callers(self.loop.function, self.repository)):
+            yield from self.repository.reached(function.body, function.module, PROGRAM_DEPTH)
+
+    def used(self, *names: str) -> list[Use]:
+        """Returns the calls of some canonical names, or names behind the last dot where they begin with one."""
+        whole, last = set(names), {name[1:] for name in names if name.startswith(".")}
+        return [use for use in self.uses if use.name in whole or use.last in last]
+
+    def is_in_towers(self, node: ast.AST) -> bool:
+        """Whether something runs for each tower."""
+        return node in self.in_towers
+
+    @cached_property
+    def functions(self) -> list[Function]:
+        """The functions of the program, each once."""
+        functions = [self.repository.homes[use.call] for use in self.uses if use.call in self.repository.homes]
+        return list(dict.fromkeys([*self.loop.module.functions, *functions]))
+
+
+    @cached_property
+    def linked(self) -> list[Function]:
+        """The functions that the loop's own one leads to, those that call it, and what these lead to next; each once."""
+        loop, repository = self.loop, self.repository
+        start = [loop.function, *callers(loop.function, repository)]
+        functions = dict.fromkeys(start)
+        for each in start:
+            for node, _ in repository.reached(each.body, each.module, 3):
+                if isinstance(node, ast.Call) and node in repository.homes:
+                    functions[repository.homes[node]] = None
+        for node, _ in loop.region:
+            if isinstance(node, ast.Call) and node in repository.homes:
+                functions[repository.homes[node]] = None
+        if loop.function.owner:
+            functions |= dict.fromkeys(each for each in loop.module.functions if each.owner == loop.function.owner)
+        return list(functions)
+
+
+@dataclass(eq=False)
+class Code:
+    """What rules look at.
+
+    Attributes:
+      repository: all modules.
+      loops: over towers, whatever their kind.
+      combiners: of gradients, whether a loop is known to lead to them or not.
+      programs: one for each loop that trains.
+    """
+
+    repository: Repository
+    loops: Sequence[TowerLoop]
+    combiners: Sequence[Combiner]
+    programs: Sequence[Program]
+
+
+def code_of(repository: Repository) -> Code:
+    """Returns what rules look at, of all modules."""
+    loops, known = tower_loops(repository), combiners(repository)
+    programs = [
+        Program(loop, combiner_of(loop, known, repository), repository) for loop in loops if loop.kind == TOWERS
+    ]
+    return Code(repository, loops, known, programs)

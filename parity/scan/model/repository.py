@@ -1,0 +1,226 @@
+"""All modules of what is scanned: whose function a call calls, where a value comes from, which flags there are."""
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from parity.scan.model.module import Assigned, Function, Module
+from parity.scan.model.names import chain
+
+# Methods that many classes have: a call of one says nothing of whose it is.
+OF_MANY = frozenset(
+    "append extend get set run add update items keys values join format split close open write read start stop call "
+    "build train fit step save restore load init reset next predict forward main eval apply size name shape copy pop "
+    "initialize log print sum mean backward sample put sort index count parse".split()
+)
+MOST_CANDIDATES = 3  # functions of one name that a call of an unknown object may mean
+DEFINING = ("DEFINE_integer", "DEFINE_string", "DEFINE_float", "DEFINE_bool", "DEFINE_boolean", "DEFINE_list", "DEFINE_enum")
+
+
+class Flag(NamedTuple):
+    """An option of a script.
+
+    Fields:
+      name: without dashes.
+      default: as source, "" where there is none.
+      call: that defines it.
+      module: in which.
+      required: whether the script does not start without it.
+      positional: whether it has no dashes.
+      style: "argparse", "flags" or "click".
+    """
+
+    name: str
+    default: str
+    call: ast.Call
+    module: Module
+    required: bool = False
+    positional: bool = False
+    style: str = "argparse"
+
+
+@dataclass(eq=False)
+class Repository:
+    """What is scanned.
+
+    Attributes:
+      modules: each file that was read.
+      named: functions by their last name.
+      flags: by name.
+      homes: of each node the function that it is in.
+    """
+
+    modules: list[Module]
+    named: dict[str, list[Function]] = field(default_factory=dict)
+    flags: dict[str, Flag] = field(default_factory=dict)
+    homes: dict[ast.AST, Function] = field(default_factory=dict)
+    _callees: dict[ast.Call, list[Function]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Finds functions and flags."""
+        for module in self.modules:
+            self.homes.update(module.within)
+            for function in module.functions[1:]:
+                self.named.setdefault(function.name, []).append(function)
+            for flag in _flags(module):
+                self.flags.setdefault(flag.name, flag)
+
+    def callees(self, call: ast.Call, module: Module) -> list[Function]:
+        """Returns the functions of the repository that a call may call: one mostly, none of a library."""
+        if call not in self._callees:
+            self._callees[call] = self._find(call.func, module)
+        return self._callees[call]
+
+    def _find(self, func: ast.expr, module: Module) -> list[Function]:
+        if isinstance(func, ast.Call) and func.args:  # functools.partial(f, ...)(...), a decorator by hand
+            return self._find(func.args[0], module)
+        name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
+        candidates = self.named.get(name, [])
+        if isinstance(func, ast.Name):
+            candidates = candidates or self._constructors(name)
+        if not candidates:
+            return []
+        resolved = module.resolved(func)
+        if resolved.startswith(("tf.", "slim.", "keras.", "hvd.", "np.", "numpy.", "os.")):
+            return []
+        here = [each for each in candidates if each.module is module]
+        if isinstance(func, ast.Name):
+            local = [each for each in here if not each.owner or each.name == "__init__"]
+            if local:
+                return local[:1]
+            if name not in module.imports and "*" not in module.imports:
+                return []
+            return self._imported(candidates, resolved)[:MOST_CANDIDATES]
+        if isinstance(func, ast.Attribute) and chain(func.value) in ("self", "cls"):
+            within = module.within.get(func)
+            owner = within.owner if within else ""
+            own = [each for each in here if each.owner == owner] or [each for each in candidates if each.owner]
+            return own[:MOST_CANDIDATES]
+        first = chain(func).partition(".")[0]
+        if first in module.imports:
+            return self._imported(candidates, resolved)[:MOST_CANDIDATES]
+        if name in OF_MANY or len(candidates) > MOST_CANDIDATES:
+            return []
+        return candidates
+
+    def _constructors(self, name: str) -> list[Function]:
+        return [each for each in self.named.get("__init__", []) if each.owner == name]
+
+    def _imported(self, candidates: list[Function], resolved: str) -> list[Function]:
+        source = resolved.rpartition(".")[0]
+        if not source:  # by a star import, or not at all
+            return [each for each in candidates if not each.owner]
+        last = source.rpartition(".")[2]
+        fitting = [
+            each
+            for each in candidates
+            if each.module.name == source or each.module.name.endswith(f".{source}") or each.owner == last
+        ]
+        return fitting or [each for each in candidates if each.module.name.rpartition(".")[2] == last]
+
+    def reached(self, nodes: Iterable[ast.AST], module: Module, depth: int = 3) -> Iterator[tuple[ast.AST, Module]]:
+        """Yields nodes, and what is in the functions that they call, each function once.
+
+        Args:
+          nodes: where to begin; all that is inside of them is yielded too.
+          module: that they are in.
+          depth: of calls in calls.
+        """
+        seen: set[Function] = set()
+        waiting: list[tuple[ast.AST, Module, int]] = [(node, module, depth) for node in nodes]
+        while waiting:
+            node, of, left = waiting.pop(0)
+            for each in of.inside(node):
+                yield each, of
+                if not left or not isinstance(each, ast.Call):
+                    continue
+                passed = [arg for arg in each.args if isinstance(arg, ast.Name | ast.Attribute)]
+                for callee in [*self.callees(each, of), *self._passed(passed, of)]:
+                    if callee not in seen:
+                        seen.add(callee)
+                        waiting.extend((statement, callee.module, left - 1) for statement in callee.body)
+
+    def _passed(self, arguments: Iterable[ast.expr], module: Module) -> list[Function]:
+        """Functions that are given to a call, which may call them."""
+        names = [each for each in arguments if isinstance(each, ast.Name) and each.id in self.named]
+        names += [each for each in arguments if isinstance(each, ast.Attribute) and chain(each.value) in ("self", "cls")]
+        return [callee for each in names for callee in self._find(each, module)[:1]]
+
+    def assigned(self, name: str, function: Function | None) -> list[Assigned]:
+        """Returns what is assigned to a name, in the nearest scope that has it; of `self.x` in all methods of the class."""
+        if name.startswith("self.") and function is not None and "." not in name[5:]:
+            owner = _owner(function)
+            return [
+                given
+                for each in function.module.functions
+                if _owner(each) == owner
+                for given in each.assigned.get(name, ())
+            ]
+        while function is not None:
+            if name in function.assigned:
+                return function.assigned[name]
+            function = function.outer
+        return []
+
+    def sources(self, node: ast.AST, module: Module, depth: int = 4) -> Iterator[ast.AST]:
+        """Yields an expression's parts, and those of what is assigned to the names in it, each name once.
+
+        It is what a value may be computed from: no order of statements is looked at.
+        """
+        seen: set[tuple[str, Function | None]] = set()
+        waiting: list[tuple[ast.AST, int]] = [(node, depth)]
+        while waiting:
+            each, left = waiting.pop(0)
+            for part in module.inside(each):
+                yield part
+                if not left or not isinstance(part, ast.Name | ast.Attribute):
+                    continue
+                name, function = chain(part), module.within.get(part)
+                if name and (name, function) not in seen:
+                    seen.add((name, function))
+                    waiting.extend((given.value, left - 1) for given in self.assigned(name, function))
+
+
+def _owner(function: Function | None) -> str:
+    while function is not None:
+        if function.owner:
+            return function.owner
+        function = function.outer
+    return ""
+
+
+def _flags(module: Module) -> Iterator[Flag]:
+    for function in module.functions:
+        for call in function.calls:
+            name = chain(call.func).rpartition(".")[2]
+            words = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+            if name in DEFINING and words:
+                default = next((each.value for each in call.keywords if each.arg == "default"), None)
+                default = default or (call.args[1] if len(call.args) > 1 else None)
+                yield Flag(words[0], source_of(default), call, module, style="flags")
+            elif name in ("add_argument", "option") and words:
+                yield from _argument(call, words, module, name)
+
+
+def _argument(call: ast.Call, words: list[str], module: Module, function: str) -> Iterator[Flag]:
+    longest = max(words, key=len)
+    keywords = {each.arg: each.value for each in call.keywords}
+    destination = keywords.get("dest")
+    name = destination.value if isinstance(destination, ast.Constant) else longest.lstrip("-").replace("-", "_")
+    required = source_of(keywords.get("required")) == "True" or not longest.startswith("-")
+    style = "argparse" if function == "add_argument" else "click"
+    if isinstance(name, str) and name:
+        default = source_of(keywords.get("default"))
+        yield Flag(name, default, call, module, required, not longest.startswith("-"), style)
+
+
+def source_of(node: ast.AST | None, most: int = 80) -> str:
+    """Returns an expression as source, in one line of at most so many letters; "" of None."""
+    if node is None:
+        return ""
+    try:
+        text = " ".join(ast.unparse(node).split())
+    except (ValueError, RecursionError, AttributeError, TypeError):
+        return "..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -1,0 +1,1 @@
+"""Files of source, as bytes that may hold anything, read into syntax trees."""

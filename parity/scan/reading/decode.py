@@ -1,0 +1,112 @@
+"""Text of a source file: by its byte order mark, by its own declaration (PEP 263), as UTF-8, else byte by byte."""
+
+import codecs
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from parity.trace.bounded import parse_json
+
+MOST_SOURCE_BYTES = 4 << 20  # generated tables are larger, and hold no training loop
+MOST_NOTEBOOK_BYTES = 64 << 20  # pictures are in there
+# The longer ones first: UTF-32's mark begins with UTF-16's.
+MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+DECLARED = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+# Codecs that Python has and that are no text encodings, or run what they are given.
+NO_ENCODINGS = frozenset(["idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"])
+MAGIC = re.compile(r"^([ \t]*)([%!?]|.*\?\s*$)")
+
+
+class UnreadableFile(ValueError):
+    """A file of which nothing, or not all, can be read."""
+
+
+def read_source(path: Path) -> str:
+    """Returns the text of a source file or notebook, with LF at the ends of lines.
+
+    Raises:
+      UnreadableFile: it is missing, no file, larger than the limit, holds no text, or is no notebook.
+    """
+    notebook = path.suffix == ".ipynb"
+    most = MOST_NOTEBOOK_BYTES if notebook else MOST_SOURCE_BYTES
+    try:
+        if not path.is_file():
+            raise UnreadableFile("is no file" if path.exists() else "is not there")
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise UnreadableFile(f"cannot be opened: {error.strerror}") from None
+    if len(data) > most:
+        raise UnreadableFile(f"is larger than {most >> 20} MiB")
+    return cells_of(data) if notebook else decoded(data)
+
+
+def decoded(data: bytes) -> str:
+    """Returns the text of a file of Python.
+
+    Raises:
+      UnreadableFile: it holds no text.
+    """
+    text = _decoded(data)
+    if "\0" in text:
+        raise UnreadableFile("holds no text: it has NUL bytes")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _decoded(data: bytes) -> str:
+    for mark, encoding in MARKS:
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, "replace")
+    encoding = _declared(data) or "utf-8"
+    try:
+        return data.decode(encoding)
+    except (UnicodeError, LookupError, ValueError):
+        # Every byte is a letter there: names and calls are ASCII, and comments are not read.
+        return data.decode("latin-1")
+
+
+def _declared(data: bytes) -> str | None:
+    for line in data.splitlines()[:2]:
+        match = DECLARED.match(line)
+        if match:
+            try:
+                codec = codecs.lookup(match[1].decode("ascii"))
+            except (LookupError, UnicodeError, ValueError):
+                return None
+            # Of bytes to bytes (zlib, hex) as well: those would unpack what a stranger packed.
+            is_text = getattr(codec, "_is_text_encoding", True)
+            return codec.name if is_text and codec.name.replace("-", "_") not in NO_ENCODINGS else None
+    return None
+
+
+def cells_of(data: bytes) -> str:
+    """Returns the code cells of a notebook, one behind the other; lines for the notebook itself become comments.
+
+    Raises:
+      UnreadableFile: it is no notebook.
+    """
+    try:
+        notebook: Any = parse_json(data.removeprefix(codecs.BOM_UTF8))
+        worksheets = notebook.get("worksheets")
+        cells = notebook.get("cells") or [cell for sheet in worksheets or () for cell in sheet.get("cells", ())]
+        sources = [_source(cell) for cell in cells if cell.get("cell_type") == "code"]
+    except (ValueError, AttributeError, TypeError, RecursionError, json.JSONDecodeError):
+        raise UnreadableFile("is no notebook") from None
+    return "\n".join(f"# cell {number}\n{source}" for number, source in enumerate(sources, 1))
+
+
+def _source(cell: dict[str, Any]) -> str:
+    source = cell.get("source", cell.get("input", ""))
+    text = "".join(source) if isinstance(source, list) else source
+    lines = text.split("\n")
+    # A whole cell may be for another language.
+    if lines[0].startswith("%%") and not lines[0].startswith(("%%time", "%%capture", "%%prun")):
+        return "\n".join(f"# {line}" for line in lines)
+    return "\n".join(f"{match[1]}pass  # {line}" if (match := MAGIC.match(line)) else line for line in lines)

@@ -1,0 +1,311 @@
+"""Rules about the gradients of towers: how they are combined, which of them are missing, where they are changed."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from parity.scan.inventory.combination import Combiner, divides_by_count
+from parity.scan.inventory.facts import clips, optimizers, scales_losses
+from parity.scan.inventory.program import Code, Program
+from parity.scan.model.names import chain
+from parity.scan.model.repository import source_of
+from parity.scan.result import Severity
+from parity.scan.rules.rule import Hit, Rule, linked, uses_in
+
+
+def is_plain_sum(program: Program) -> bool:
+    """Whether gradients are added up, and nothing on the way is divided by the number of towers."""
+    combiner = program.combiner
+    if combiner is None or combiner.kind not in ("sum", "sum of the losses") or scales_losses(program) is not None:
+        return False
+    if any(
+        divides_by_count(node, program.repository)
+        for function in dict.fromkeys([combiner.function, program.loop.function, *linked(program)])
+        for node in function.nodes
+    ):
+        return False
+    rates = [use.argument("learning_rate", 0) for use in optimizers(program)]
+    sources = [part for rate in rates if rate is not None for part in program.repository.sources(rate, program.loop.module, 2)]
+    return not any(divides_by_count(part, program.repository) for part in sources)
+
+
+def _sum(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        if is_plain_sum(program) and program.combiner is not None:
+            what = "losses" if program.combiner.kind == "sum of the losses" else "gradients"
+            text = f"the {what} of the towers are added up, and neither they nor the losses are divided by their number"
+            yield Hit(program.combiner.node, program.combiner.module, text)
+
+
+def _scaled_sum(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        combiner = program.combiner
+        if combiner is None or combiner.kind not in ("sum", "sum of the losses") or is_plain_sum(program):
+            continue
+        scaled = scales_losses(program)
+        if scaled is not None:
+            function = program.repository.homes[scaled]
+            yield Hit(scaled, function.module, f"losses are divided in each tower ({source_of(scaled)}), gradients added up")
+
+
+def _sparse_sum(code: Code) -> Iterator[Hit]:
+    for combiner in code.combiners:
+        if combiner.sparse is not None and not combiner.sparse_divides and combiner.kind == "mean":
+            module = code.repository.homes[combiner.sparse].module
+            text = "sparse gradients of the towers are put one after the other and not divided, dense ones are averaged"
+            yield Hit(combiner.sparse, module, text)
+
+
+def _pairing(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        for function in dict.fromkeys([*linked(program), *(c.function for c in [program.combiner] if c)]):
+            for node in function.nodes:
+                if isinstance(node, ast.ListComp) and isinstance(node.elt, ast.ListComp) and _filters_none(node.elt):
+                    text = "gradients that are None are left out in each tower, and the rest is paired by position"
+                    yield Hit(node, function.module, text)
+                elif isinstance(node, ast.ListComp) and _filters_none(node) and _appended(node, program):
+                    text = "a tower's gradients that are None are left out before the towers are paired by position"
+                    yield Hit(node, function.module, text)
+
+
+def _filters_none(node: ast.ListComp) -> bool:
+    if not isinstance(node.elt, ast.Name | ast.Tuple):
+        return False
+    tests = [test for clause in node.generators for test in clause.ifs]
+    return any(
+        isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot) and source_of(test.comparators[0]) == "None"
+        for test in tests
+        if isinstance(test, ast.Compare) and test.ops
+    )
+
+
+def _appended(node: ast.ListComp, program: Program) -> bool:
+    """Whether a tower's own pairs are filtered: the list goes over what compute_gradients gives, and is then appended."""
+    if not program.is_in_towers(node) or program.combiner is None or program.combiner.kind.endswith("losses"):
+        return False
+    if program.loop.node not in program.loop.module.ancestors(node):
+        return False
+    over = node.generators[0].iter
+    sources = list(program.repository.sources(over, program.loop.module, 2))
+    calls = [chain(each.func).rpartition(".")[2] for each in sources if isinstance(each, ast.Call)]
+    # With the variables at their sides, or a list of gradients alone: both lose their places.
+    return any(name in ("compute_gradients", "gradients") for name in calls)
+
+
+def _of_kind(code: Code, none: str) -> Iterator[Combiner]:
+    seen = set()
+    for program in code.programs:
+        combiner = program.combiner
+        if combiner is not None and combiner.none == none and combiner.none_node is not None and combiner not in seen:
+            seen.add(combiner)
+            yield combiner
+
+
+def _crash(code: Code) -> Iterator[Hit]:
+    for combiner in _of_kind(code, "crash"):
+        module = code.repository.homes[combiner.none_node].module  # type: ignore[index]
+        text = "a gradient goes into expand_dims without a test for None: a variable that no loss reaches ends the program"
+        yield Hit(combiner.none_node, module, text)  # type: ignore[arg-type]
+
+
+def _any(code: Code) -> Iterator[Hit]:
+    for combiner in _of_kind(code, "any"):
+        module = code.repository.homes[combiner.none_node].module  # type: ignore[index]
+        text = "towers without a gradient of a variable are left out of its mean"
+        yield Hit(combiner.none_node, module, text)  # type: ignore[arg-type]
+
+
+def _first(code: Code) -> Iterator[Hit]:
+    for combiner in _of_kind(code, "first"):
+        module = code.repository.homes[combiner.none_node].module  # type: ignore[index]
+        text = "whether a variable has a gradient is looked up in the first tower alone"
+        yield Hit(combiner.none_node, module, text)  # type: ignore[arg-type]
+
+
+def _clipped(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        combiner = program.combiner
+        if combiner is None or combiner.kind.endswith("losses"):
+            continue
+        for use, before in clips(program):
+            if before and _applied_behind(program):
+                yield Hit(use.call, use.module, f"{use.last} clips in each tower, before the gradients are combined")
+
+
+def _applied_behind(program: Program) -> bool:
+    """Whether gradients are combined before they are applied: a tower that applies its own clips them where DDP does."""
+    own = [node for node, _ in program.loop.region if isinstance(node, ast.Call)]
+    return not any(chain(each.func).rpartition(".")[2] in ("apply_gradients", "minimize") for each in own)
+
+
+def _rows(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        combiner = program.combiner
+        if combiner is None or combiner.sparse is None:
+            continue
+        for use, before in clips(program):
+            if use.last == "clip_by_global_norm" and not before:
+                yield Hit(use.call, use.module, "the norm counts each row of a sparse gradient, also one that is there twice")
+
+
+def _replaced(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        for use in uses_in(linked(program)):
+            if use.last in ("gradient_override_map", "RegisterGradient"):
+                yield Hit(use.call, use.module, f"{use.last} gives an op another gradient: {source_of(use.call)}")
+        modules = dict.fromkeys(function.module for function in linked(program))
+        for module in modules:
+            for function in module.functions[1:]:
+                for mark in getattr(function.node, "decorator_list", ()):
+                    name = module.resolved(mark.func if isinstance(mark, ast.Call) else mark)
+                    if re.search(r"RegisterGradient$|custom_gradient$", name):
+                        yield Hit(mark, module, f"{function.name}() is written as the gradient of an op")
+
+
+def _optimizer_each(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        for use in optimizers(program):
+            if program.loop.node in use.module.ancestors(use.call):
+                yield Hit(use.call, use.module, "each tower makes an optimizer of its own; the one that applies is the last")
+
+
+GRADIENT_RULES = (
+    Rule(
+        "TP101",
+        "gradients-summed",
+        Severity.ERROR,
+        "gradients of the towers are added up, not averaged",
+        "The towers' gradients are added up, and nothing is divided by the number of towers: neither they, nor the losses, nor "
+        "the learning rate. The step grows with the number of towers.",
+        "DistributedDataParallel averages: the same learning rate makes a step that is smaller by the number of ranks.",
+        "Multiply each rank's loss by the world size before `backward()`, or, with SGD and momentum only, the learning rate.",
+        _sum,
+        hazards=("sum_not_mean",),
+    ),
+    Rule(
+        "TP102",
+        "scaled-losses-summed",
+        Severity.NOTE,
+        "losses are divided in each tower, and gradients added up",
+        "Each tower's loss, or its gradient, is divided by the number of towers; what is added up is a mean in the end.",
+        "DDP divides by itself: a loss that is divided as well is divided twice.",
+        "Leave the division out of the loss. A loss that was logged is the mean already.",
+        _scaled_sum,
+        hazards=("sum_of_scaled_losses",),
+    ),
+    Rule(
+        "TP103",
+        "sparse-gradients-summed",
+        Severity.ERROR,
+        "sparse gradients are added up where dense ones are averaged",
+        "The branch for `IndexedSlices` concatenates values and indices and does not divide: the gradients of embeddings are as "
+        "many times larger as there are towers. Rows that are in several towers are added up when they are applied.",
+        "DDP averages the gradient of `nn.Embedding` like any other: embeddings learn more slowly by that factor.",
+        "Multiply the embedding's gradient by the world size in a hook, `weight.register_hook(lambda g: g * world_size)`, "
+        "or scale its group's rate with SGD only.",
+        _sparse_sum,
+        hazards=("sparse_sum",),
+        differs="Where every sparse gradient is made dense before it is combined, the branch is there and never taken: "
+        "`parity record` then does not name it.",
+    ),
+    Rule(
+        "TP104",
+        "paired-by-position",
+        Severity.WARNING,
+        "gradients are paired by position after some were left out",
+        "Pairs whose gradient is None are taken out of each tower's list, and the lists are then read side by side. Where towers "
+        "lack gradients of different variables, a variable gets the gradient of another one, and nothing fails if shapes agree.",
+        "DDP pairs by parameter. A port pairs rightly, and is another training where the script did not.",
+        "`DistributedDataParallel(model, find_unused_parameters=True)` where a parameter may have no gradient.",
+        _pairing,
+        decided=False,
+        hazards=("positional_pairing",),
+        differs="Towers that are built equally lack the same gradients, and the pairs are right: only a recording shows whether.",
+    ),
+    Rule(
+        "TP105",
+        "gradient-may-be-none",
+        Severity.NOTE,
+        "a missing gradient would end the program",
+        "Gradients are stacked without a test for None. A variable that the loss does not reach makes TensorFlow raise.",
+        "DDP waits for a gradient of each parameter that requires one: what raised here would hang or raise there.",
+        "Freeze what no loss reaches (`requires_grad_(False)`), or pass `find_unused_parameters=True`.",
+        _crash,
+        decided=False,
+        hazards=("gradient_missing_in_some_towers",),
+        differs="The source does not say whether a gradient is None; a recording that ran has shown that none is.",
+    ),
+    Rule(
+        "TP106",
+        "mean-of-those-present",
+        Severity.NOTE,
+        "the mean is over the towers that have a gradient",
+        "Towers without a gradient of a variable are left out, and the rest is divided by how many are left.",
+        "DDP divides by the number of all ranks: such a variable's gradient is smaller there.",
+        "Multiply its gradient by world size / ranks that have one, in a hook, where towers differ in what they train.",
+        _any,
+        decided=False,
+        hazards=("gradient_missing_in_some_towers",),
+        differs="The source does not say whether a gradient is None: record the script.",
+    ),
+    Rule(
+        "TP107",
+        "first-tower-decides",
+        Severity.NOTE,
+        "the first tower decides which variables have gradients",
+        "Whether a gradient is None is tested in the first tower, and taken to be so in all of them.",
+        "DDP looks at each rank's own: with `find_unused_parameters=True` a gradient that any rank has is averaged.",
+        "Nothing to do where all towers are equal; else freeze what the first tower does not train.",
+        _first,
+        decided=False,
+        hazards=("gradient_missing_in_some_towers",),
+        differs="The source does not say whether a gradient is None: record the script.",
+    ),
+    Rule(
+        "TP108",
+        "clipped-in-each-tower",
+        Severity.WARNING,
+        "gradients are clipped in each tower, before they are combined",
+        "Every tower clips its own gradients, and the clipped ones are combined. A mean of clipped gradients is not the clipped "
+        "mean: for two vectors and a limit of 1 it was (0.45, 0.20) and (0.68, 0.74).",
+        "`clip_grad_norm_` after `backward()` comes after DDP's all-reduce: it clips the mean.",
+        "Clip in a communication hook, `model.register_comm_hook(state, clip_then_average)`, or under `no_sync()` with an "
+        "all-reduce by hand.",
+        _clipped,
+        hazards=("changed_before_combining",),
+    ),
+    Rule(
+        "TP109",
+        "norm-of-sparse-rows",
+        Severity.NOTE,
+        "a norm is taken of sparse gradients as they are",
+        "`clip_by_global_norm` of `IndexedSlices` takes the norm of their rows: a row that was looked up four times counts as four "
+        "small ones and not as their sum (2.0 and not 4.0).",
+        "A dense gradient has repeated rows added up: its norm is larger, and more is clipped.",
+        "`nn.Embedding(sparse=True)` with `torch_ddp.like_tf.clip_grads_by_global_norm_`, which counts rows as TensorFlow does.",
+        _rows,
+        decided=False,
+        hazards=("norm_of_repeated_rows",),
+        differs="Only where a gradient is sparse when it is clipped: the source shows the branch, a recording the gradient.",
+    ),
+    Rule(
+        "TP110",
+        "gradient-replaced",
+        Severity.WARNING,
+        "the gradient of an op is replaced",
+        "`gradient_override_map`, `RegisterGradient` or `custom_gradient` gives an op another gradient than its derivative.",
+        "autograd differentiates what `forward` computes: without more, the port has the true derivative.",
+        "A `torch.autograd.Function` whose `backward` is the script's. `parity port` writes derivatives only.",
+        _replaced,
+    ),
+    Rule(
+        "TP111",
+        "optimizer-in-each-tower",
+        Severity.NOTE,
+        "each tower makes an optimizer",
+        "The optimizer is made inside the loop. What applies the combined gradients is the last one; the others hold no state.",
+        "Each rank has one optimizer with its slots.",
+        "One optimizer, made after the model is wrapped or before, of `model.parameters()`.",
+        _optimizer_each,
+    ),
+)

@@ -1,0 +1,276 @@
+"""Rules about the program around the towers: where variables go, what is run, what is patched."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from parity.scan.inventory.program import Code, Program, Use
+from parity.scan.model.module import Function, Module
+from parity.scan.model.names import chain
+from parity.scan.model.repository import source_of
+from parity.scan.result import Severity
+from parity.scan.rules.rule import Hit, Rule, block_of, linked, uses_in
+
+TRAIN_WORDS = re.compile(r"train|optim|apply_grad|minimi[sz]e|update|solver", re.IGNORECASE)
+NO_TRAINING = re.compile(r"train_?(writer|summar|loss|acc|feed|iter|init|phase|data|images|labels|x|y|handle|dict)|training|is_train", re.I)
+
+
+def _device_function(code: Code) -> Iterator[Hit]:
+    for module in _modules(code):
+        for function in module.functions:
+            for node in function.nodes:
+                if isinstance(node, ast.Compare) and len(node.comparators) == 1 and _reads_op_type(node.left, function):
+                    types = _strings(node.comparators[0], module, code)
+                    if types and "Variable" in types and "VarHandleOp" not in types:
+                        text = f"{source_of(node)} knows {', '.join(sorted(types))}, and not VarHandleOp"
+                        yield Hit(node, module, text)
+
+
+def _modules(code: Code) -> list[Module]:
+    return list(dict.fromkeys(function.module for program in code.programs for function in [*linked(program), *program.functions]))
+
+
+def _reads_op_type(node: ast.expr, function: Function) -> bool:
+    if isinstance(node, ast.Attribute):
+        return (node.attr == "op" and "node_def" in chain(node)) or (node.attr == "type" and "op" in chain(node).lower())
+    if isinstance(node, ast.Name):
+        return any("node_def" in source_of(each.value) for each in function.assigned.get(node.id, ()))
+    return False
+
+
+def _strings(node: ast.expr, module: Module, code: Code) -> set[str]:
+    return {
+        each.value
+        for each in code.repository.sources(node, module, 1)
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    }
+
+
+def _again(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        for function in linked(program):
+            runs = [call for call in function.calls if _is_session_run(call)]
+            for later in runs:
+                trained = _trained(later)
+                for earlier in runs:
+                    if earlier is later or not trained & _trained(earlier):
+                        continue
+                    if _follows(later, earlier, function.module) and _same_feed(later, earlier):
+                        name = sorted(trained & _trained(earlier))[0]
+                        text = f"{name} is run once more, after the run in line {earlier.lineno}, with the same feed"
+                        yield Hit(later, function.module, text)
+                        break
+
+
+def _is_session_run(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "run" and "sess" in source_of(call.func.value).lower()
+
+
+def _trained(call: ast.Call) -> set[str]:
+    """Names of the training ops that a run fetches."""
+    if not call.args:
+        return set()
+    names = {chain(each) for each in ast.walk(call.args[0]) if isinstance(each, ast.Name | ast.Attribute)}
+    return {name for name in names if TRAIN_WORDS.search(name) and not NO_TRAINING.search(name) and "." not in name.replace("self.", "").replace("model.", "")}
+
+
+def _follows(later: ast.Call, earlier: ast.Call, module: Module) -> bool:
+    """Whether a run is in a condition behind another one, in the same iteration of a loop."""
+    holder, name = block_of(earlier, module)
+    if not isinstance(holder, ast.For | ast.While | ast.With | ast.Try) or not name:
+        return False
+    if not any(isinstance(each, ast.For | ast.While) for each in [holder, *module.ancestors(earlier)]):
+        return False
+    statements = getattr(holder, name)
+    place = next(number for number, each in enumerate(statements) if each is earlier or earlier in set(ast.walk(each)))
+    return any(
+        isinstance(each, ast.If) and later in set(ast.walk(each)) and not _in_loop_between(later, each, module)
+        for each in statements[place + 1 :]
+    )
+
+
+def _in_loop_between(node: ast.AST, holder: ast.AST, module: Module) -> bool:
+    for each in module.ancestors(node):
+        if each is holder:
+            return False
+        if isinstance(each, ast.For | ast.While):
+            return True
+    return False
+
+
+def _same_feed(one: ast.Call, other: ast.Call) -> bool:
+    feeds = []
+    for call in (one, other):
+        given = next((each.value for each in call.keywords if each.arg == "feed_dict"), None)
+        feeds.append(source_of(given if given is not None else call.args[1] if len(call.args) > 1 else None, 400))
+    return feeds[0] == feeds[1] and feeds[0] != ""
+
+
+def _of_a_set(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        for use in uses_in(linked(program)):
+            place = {"compute_gradients": 1, "minimize": 2, "gradients": 1}.get(use.last)
+            if place is None:
+                continue
+            given = use.argument("var_list", place) if use.last != "gradients" else use.argument("xs", 1)
+            if given is not None and _is_set(given, use.module, program):
+                yield Hit(given, use.module, f"{source_of(given)} is made of a set, whose order changes from run to run")
+
+
+def _is_set(node: ast.expr, module: Module, program: Program, depth: int = 2) -> bool:
+    if isinstance(node, ast.Set | ast.SetComp):
+        return True
+    if isinstance(node, ast.Call):
+        name = chain(node.func)
+        return name == "set" or (name in ("list", "tuple") and bool(node.args) and _is_set(node.args[0], module, program, depth))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.BitOr | ast.BitAnd):
+        return _is_set(node.left, module, program, depth)
+    if isinstance(node, ast.Name) and depth:
+        given = program.repository.assigned(node.id, module.within.get(node))
+        return any(each.how == "=" and _is_set(each.value, module, program, depth - 1) for each in given)
+    return False
+
+
+def _patched(code: Code) -> Iterator[Hit]:
+    for module in _modules(code):
+        for function in module.functions:
+            for node in function.nodes:
+                if isinstance(node, ast.Assign):
+                    for target in node.targets:
+                        if isinstance(target, ast.Attribute) and module.resolved(target) in ("tf.get_variable", "tf.Variable", "tf.gradients"):
+                            yield Hit(node, module, f"{source_of(target)} is replaced by the script's own")
+    for program in code.programs:
+        for use in uses_in(linked(program)):
+            getter = use.argument("custom_getter")
+            if use.last == "variable_scope" and getter is not None and source_of(getter) != "None":
+                yield Hit(getter, use.module, f"variables are made by {source_of(getter)}")
+
+
+def _threads(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        for function in program.functions:
+            for call in function.calls:
+                if function.module.resolved(call.func) != "threading.Thread":
+                    continue
+                target = next((each.value for each in call.keywords if each.arg == "target"), None)
+                if target is None:
+                    continue
+                for callee in code.repository._find(target, function.module):
+                    if any(_is_session_run(each) and _trained(each) for each in callee.calls):
+                        yield Hit(call, function.module, f"{callee.name}() trains in a thread of its own")
+
+
+def _written_between(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        for function in linked(program):
+            for call in function.calls:
+                if not _is_session_run(call) or not call.args or not _in_a_loop(call, function):
+                    continue
+                for each in ast.walk(call.args[0]):
+                    if isinstance(each, ast.Call) and _assigns(each, function.module):
+                        yield Hit(call, function.module, f"{source_of(each)} is made and run between training steps")
+                        break
+
+
+def _in_a_loop(node: ast.AST, function: Function) -> bool:
+    return any(isinstance(each, ast.For | ast.While) for each in function.module.ancestors(node))
+
+
+def _assigns(call: ast.Call, module: Module) -> bool:
+    attribute = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return attribute in ("assign", "assign_add", "assign_sub") or module.resolved(call.func) in ("tf.assign", "tf.assign_add")
+
+
+def _half(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        for use in program.uses:
+            if use.last == "cast" and program.is_in_towers(use.call) and re.search("float16|bfloat16|half", source_of(use.call)):
+                yield Hit(use.call, use.module, f"{source_of(use.call)}: towers compute in half precision")
+                break
+
+
+def uses_of(program: Program) -> list[Use]:
+    """Returns the calls of what a loop over towers leads to."""
+    return list(uses_in(linked(program)))
+
+
+PROGRAM_RULES = (
+    Rule(
+        "TP601",
+        "device-function-without-handles",
+        Severity.WARNING,
+        "a device function does not know resource variables",
+        "A function that places variables compares an op's type with names that lack `VarHandleOp`; with `Variable` alone it matches "
+        "nothing that TensorFlow 1 makes (`VariableV2`). Variables go to the towers' devices.",
+        "Nothing: results are the same wherever a variable is. Do not infer from the function where variables are.",
+        "`model.to(device)`.",
+        _device_function,
+    ),
+    Rule(
+        "TP602",
+        "trained-twice-on-a-batch",
+        Severity.WARNING,
+        "a batch is trained on twice in some steps",
+        "A second run, for summaries or a checkpoint, fetches the training op again with the same feed: it makes another update.",
+        "A port that logs without training makes fewer updates.",
+        "Train twice on that batch, or count the steps otherwise: `parity record` lists the runs.",
+        _again,
+        hazards=("batch_trained_twice",),
+    ),
+    Rule(
+        "TP603",
+        "variables-from-a-set",
+        Severity.WARNING,
+        "the list of variables comes from a set",
+        "The order of a set of variables changes from run to run: what is paired or saved by position is another each time.",
+        "Parameters have a fixed order, and names.",
+        "Match by name: `parity map`.",
+        _of_a_set,
+    ),
+    Rule(
+        "TP604",
+        "variables-made-otherwise",
+        Severity.NOTE,
+        "variables are made by code of the script's own",
+        "`tf.get_variable` is replaced, or a custom getter is given: what a variable's name holds is what that code says (weight "
+        "normalisation, averages, other types).",
+        "A parameter is what the module holds.",
+        "Look at what the getter does: `torch.nn.utils.parametrizations`, or averages of the weights.",
+        _patched,
+    ),
+    Rule(
+        "TP605",
+        "trained-in-threads",
+        Severity.NOTE,
+        "training runs come from several threads",
+        "Each thread runs the training op: updates come in no order, from weights that others change meanwhile.",
+        "DDP is one update after the other.",
+        "No port repeats the order. `parity record` makes the runs one after the other.",
+        _threads,
+        hazards=("trained_in_threads",),
+    ),
+    Rule(
+        "TP606",
+        "written-between-steps",
+        Severity.NOTE,
+        "variables are written between training steps",
+        "The training loop makes and runs an assignment. Made in each step, it also makes the graph larger each time.",
+        "What is written outside of the update is not in the optimizer: a port has to write it too.",
+        "Write it in the loop, on each rank: `parity record` names the variable and its values.",
+        _written_between,
+        hazards=("changed_between_steps",),
+        differs="The source does not show whether what is assigned is a variable of the model; assignments that are made before the "
+        "loop and run in it are seen by the recording only.",
+    ),
+    Rule(
+        "TP607",
+        "half-precision",
+        Severity.NOTE,
+        "towers compute in half precision",
+        "Values are cast to half precision in the towers. Where losses are scaled, who unscales, and who skips a step, decides.",
+        "`torch.autocast` and `GradScaler` choose other ops for half, and skip by rank after the all-reduce.",
+        "[Mixed precision](../amp.md); levels 1 and 2 are judged with the towers in float32.",
+        _half,
+        decided=False,
+    ),
+)

@@ -1,0 +1,122 @@
+"""What a rule is, and what several of them ask of a program."""
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from parity.scan.inventory.loops import TowerLoop
+from parity.scan.inventory.program import Code, Program, Use
+from parity.scan.model.module import Function, Module
+from parity.scan.model.names import chain
+from parity.scan.result import Severity
+
+
+class Hit(NamedTuple):
+    """One place that a rule is about.
+
+    Fields:
+      node: where.
+      module: in which.
+      message: what the code does there, in one sentence with its names.
+    """
+
+    node: ast.AST
+    module: Module
+    message: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule, and one page of the docs.
+
+    Attributes:
+      id: stable, e.g. "TP101".
+      name: in words with hyphens, e.g. "gradients-summed".
+      severity: of its findings.
+      title: what the code does, in a few words.
+      does: the same in sentences, with what it leads to in TensorFlow.
+      under_ddp: what it means for a port to DistributedDataParallel.
+      port: the line of the port that does the same, or what to do.
+      look: yields the places.
+      decided: whether the source decides it; else a recording has to.
+      hazards: names under which `parity record` reports it.
+      differs: why the recording may not say the same, "" where it does.
+    """
+
+    id: str
+    name: str
+    severity: Severity
+    title: str
+    does: str
+    under_ddp: str
+    port: str
+    look: Callable[[Code], Iterator[Hit]]
+    decided: bool = True
+    hazards: tuple[str, ...] = ()
+    differs: str = ""
+
+
+def linked(program: Program) -> list[Function]:
+    """Returns the functions that a loop's own one leads to, those that call it, and what these lead to next; each once."""
+    return program.linked
+
+
+def uses_in(functions: Iterable[Function]) -> Iterator[Use]:
+    """Yields the calls in functions."""
+    for function in functions:
+        for call in function.calls:
+            yield Use(call, function.module, function.module.resolved(call.func))
+
+
+def of_first_tower(node: ast.AST, loop: TowerLoop, module: Module) -> bool:
+    """Whether something runs for one tower only: below a test of the loop's number, or of what is made of it."""
+    below = node
+    for each in module.ancestors(node):
+        if isinstance(each, ast.If) and below is not each.test and is_number_test(each.test, loop, module):
+            return True
+        if isinstance(each, ast.IfExp) and is_number_test(each.test, loop, module):
+            return True
+        if each is loop.node:
+            return False
+        below = each
+    return False
+
+
+def is_number_test(test: ast.expr, loop: TowerLoop, module: Module) -> bool:
+    """Whether a test distinguishes towers: `i == 0`, `i == n - 1`, `not i`, `is_chief`, `first`."""
+    for each in module.inside(test):
+        if isinstance(each, ast.Compare) and any(isinstance(operator, ast.Eq | ast.Is) for operator in each.ops):
+            sides = [each.left, *each.comparators]
+            if any(isinstance(side, ast.Name) and side.id in loop.names for side in sides):
+                return True
+        if isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.Not) and isinstance(each.operand, ast.Name):
+            if each.operand.id in loop.names:
+                return True
+    return chain(test).rpartition(".")[2] in ("is_first", "first", "is_first_tower", "is_main_training_tower", "is_chief")
+
+
+def each_once(hits: Iterable[Hit]) -> Iterator[Hit]:
+    """Yields hits, one for each node."""
+    seen: set[ast.AST] = set()
+    for hit in hits:
+        if hit.node not in seen:
+            seen.add(hit.node)
+            yield hit
+
+
+def statement_of(node: ast.AST, module: Module) -> ast.AST:
+    """Returns the statement that an expression is part of."""
+    if isinstance(node, ast.stmt):
+        return node
+    return next((each for each in module.ancestors(node) if isinstance(each, ast.stmt)), node)
+
+
+def block_of(node: ast.AST, module: Module) -> tuple[ast.AST, str]:
+    """Returns what the statement of a node stands in, and which of its blocks: "body", "orelse", ..."""
+    statement = statement_of(node, module)
+    holder = module.parents.get(statement, module.tree)
+    for name in ("body", "orelse", "finalbody", "handlers"):
+        if statement in getattr(holder, name, ()):
+            return holder, name
+    return holder, ""

@@ -1,0 +1,329 @@
+"""Rules about what is kept beside the weights: moving statistics, averages, slots, counters."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from parity.scan.inventory.facts import scoped, update_ops
+from parity.scan.inventory.program import Code, Program, Use
+from parity.scan.model.module import Function
+from parity.scan.model.names import chain
+from parity.scan.model.repository import source_of
+from parity.scan.result import Severity
+from parity.scan.rules.rule import Hit, Rule, linked, of_first_tower, uses_in
+
+NORMS = frozenset(["batch_norm", "batch_normalization", "BatchNormalization", "fused_batch_norm"])
+NORM_LAYERS = frozenset(
+    ["slim.batch_norm", "tf.contrib.layers.batch_norm", "tf.layers.batch_normalization", "tf.layers.BatchNormalization"]
+)
+# What runs the updates by itself.
+RUN_UPDATES = frozenset(
+    "create_train_op optimize_loss SyncMultiGPUTrainer UPDATE_OPS update_ops get_updates_for optimize_clones".split()
+)
+
+
+def _linked_updates(program: Program) -> list[Use]:
+    functions = set(linked(program))
+    return [use for use in update_ops(program) if use.module.within.get(use.call) in functions]
+
+
+def _all_towers(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        for use in _linked_updates(program):
+            if scoped(use) or _others_collection(use) or of_first_tower(use.call, program.loop, use.module):
+                continue
+            if program.is_in_towers(use.call) and _under_condition(use, program):
+                continue
+            text = f"{source_of(use.call)} has the updates of all towers, which run in no order"
+            yield Hit(use.call, use.module, text)
+
+
+def _others_collection(use: Use) -> bool:
+    return not re.search(r"UPDATE_OPS|update_ops", source_of(use.call))
+
+
+def _under_condition(use: Use, program: Program) -> bool:
+    """Whether something in the loop looks at a condition that is not seen to be the tower's number."""
+    for each in use.module.ancestors(use.call):
+        if each is program.loop.node:
+            return False
+        if isinstance(each, ast.If):
+            return True
+    return False
+
+
+def _last_tower(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        loop = program.loop
+        for use in _linked_updates(program):
+            if not scoped(use) or loop.node not in use.module.ancestors(use.call) or use.module is not loop.module:
+                continue
+            if of_first_tower(use.call, loop, use.module) or _under_condition(use, program):
+                continue
+            statement = use.module.parents.get(use.call)
+            # Only where the name is bound anew in each iteration, and nothing in the loop runs it.
+            if isinstance(statement, ast.Assign) and not _used_inside(statement, program):
+                name = source_of(statement.targets[0])
+                text = f"{name} is taken anew for each tower, and what runs behind the loop is that of the last"
+                yield Hit(use.call, use.module, text)
+
+
+def _used_inside(statement: ast.Assign, program: Program) -> bool:
+    names = {chain(target) for target in statement.targets}
+    for part in program.loop.body:
+        for each in program.loop.module.inside(part):
+            if isinstance(each, ast.Name | ast.Attribute) and chain(each) in names and each not in statement.targets:
+                return True
+    return False
+
+
+def _never(code: Code) -> Iterator[Hit]:
+    text = "\n".join(line for module in code.repository.modules for line in module.lines)
+    if any(word in text for word in RUN_UPDATES):
+        return
+    for program in code.programs:
+        for use in program.uses:
+            if use.name in NORM_LAYERS and program.is_in_towers(use.call) and not _in_place(use) and _may_train(use):
+                yield Hit(use.call, use.module, "a batch norm whose updates are in UPDATE_OPS, which nothing here runs")
+
+
+def _may_train(use: Use) -> bool:
+    training = use.argument("is_training") or use.argument("training")
+    if use.name.startswith("tf.layers"):
+        # Not training unless it is said.
+        return training is not None and not (isinstance(training, ast.Constant) and not training.value)
+    return not (isinstance(training, ast.Constant) and training.value is False)
+
+
+def _in_place(use: Use) -> bool:
+    collections = use.argument("updates_collections")
+    return isinstance(collections, ast.Constant) and collections.value is None
+
+
+def _in_every_tower(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        for use in program.uses:
+            if program.is_in_towers(use.call) and _in_place(use):
+                yield Hit(use.call, use.module, "each tower updates the moving statistics while it computes, in no order")
+        for node, module in program.loop.region:
+            if isinstance(node, ast.Dict):
+                for key, value in zip(node.keys, node.values, strict=False):
+                    if isinstance(key, ast.Constant) and key.value == "updates_collections":
+                        if isinstance(value, ast.Constant) and value.value is None:
+                            text = "each tower updates the moving statistics while it computes, in no order"
+                            yield Hit(value, module, text)
+
+
+def _average(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        for function in linked(program):
+            averages, updates = _ops(function)
+            for call in function.calls:
+                if function.module.resolved(call.func) != "tf.group":
+                    continue
+                given = [part for arg in call.args for part in function.module.inside(arg)]
+                names = {chain(each) for each in given if isinstance(each, ast.Name | ast.Attribute)}
+                inside = {id(each) for each in given}
+                average = names & averages.keys() or any(id(each) in inside for each in averages.values())
+                update = names & updates.keys() or any(id(each) in inside for each in updates.values())
+                ordered = [averages[name] for name in names & averages.keys() if _ordered(averages[name], function, updates)]
+                if average and update and not ordered:
+                    text = "the average of the weights and their update are in one tf.group: which comes first is chance"
+                    yield Hit(call, function.module, text)
+
+
+def _ops(function: Function) -> tuple[dict[str, ast.Call], dict[str, ast.Call]]:
+    """The calls that update averages and weights, by the name that they are given to."""
+    averages: dict[str, ast.Call] = {}
+    updates: dict[str, ast.Call] = {}
+    for call in function.calls:
+        last = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        owner = chain(call.func).rpartition(".")[0]
+        made = function.assigned.get(owner, ())
+        of_average = "ExponentialMovingAverage" in source_of(call.func, 200) or any(
+            isinstance(each.value, ast.Call) and chain(each.value.func).endswith("ExponentialMovingAverage") for each in made
+        )
+        holder = function.module.parents.get(call)
+        name = chain(holder.targets[0]) if isinstance(holder, ast.Assign) else f"#{id(call)}"
+        if last == "apply" and of_average and _of_weights(call, function):
+            averages[name] = call
+        elif last in ("apply_gradients", "minimize"):
+            updates[name] = call
+    return averages, updates
+
+
+def _of_weights(call: ast.Call, function: Function) -> bool:
+    """Whether an average is one of weights: `apply([loss])` is one of something else, and in no race with the update."""
+    if not call.args:
+        return True
+    text = source_of(call.args[0], 300)
+    if isinstance(call.args[0], ast.Name):
+        text += " ".join(source_of(each.value, 300) for each in function.assigned.get(call.args[0].id, ()))
+    return bool(re.search(r"variables|params|weights|var_list|vars", text, re.IGNORECASE))
+
+
+def _ordered(call: ast.Call, function: Function, updates: dict[str, ast.Call]) -> bool:
+    for each in function.module.ancestors(call):
+        if isinstance(each, ast.With):
+            if any("control_dependencies" in source_of(item.context_expr) for item in each.items):
+                return True
+    return False
+
+
+def _slots(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        for module in dict.fromkeys(use.module for use in program.uses):
+            for function in module.functions:
+                for call in function.calls:
+                    if module.resolved(call.func) == "tf.Variable" and len(call.args) > 1 and _is_text(call.args[1]):
+                        text = f"{source_of(call)}: the second argument is `trainable`, and a text is true"
+                        yield Hit(call.args[1], module, text)
+
+
+def _is_text(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str)
+    if isinstance(node, ast.JoinedStr):
+        return True
+    return isinstance(node, ast.BinOp) and (_is_text(node.left) or _is_text(node.right))
+
+
+def _counters(code: Code) -> Iterator[Hit]:
+    for program in code.programs:
+        for function in linked(program):
+            for name, given in function.assigned.items():
+                if not any(
+                    isinstance(each.value, ast.Call) and function.module.resolved(each.value.func) in ("tf.Variable", "tf.get_variable")
+                    for each in given
+                ):
+                    continue
+                writes = [call for call in function.calls if _counts(call, name)]
+                if writes and _read_in_an_update(function, name, writes):
+                    yield Hit(writes[0], function.module, f"{name} is counted beside the updates that read it, in no order")
+
+
+def _counts(call: ast.Call, name: str) -> bool:
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("assign", "assign_add") and chain(call.func.value) == name:
+        return call.func.attr == "assign_add" or name in source_of(call.args[0] if call.args else None)
+    return chain(call.func) in ("tf.assign", "tf.assign_add") and bool(call.args) and chain(call.args[0]) == name
+
+
+def _read_in_an_update(function: Function, name: str, writes: list[ast.Call]) -> bool:
+    """Whether a counter is read in the function, and the function assigns to other variables too."""
+    own = {id(each) for write in writes for each in function.module.inside(write)}
+    reads = [
+        node
+        for node in function.nodes
+        if isinstance(node, ast.Name) and node.id == name and id(node) not in own and not _is_target(node, function)
+    ]
+    assigns = [
+        call
+        for call in function.calls
+        if call not in writes
+        and (function.module.resolved(call.func) in ("tf.assign", "tf.assign_add", "tf.assign_sub")
+        or (isinstance(call.func, ast.Attribute) and call.func.attr in ("assign", "assign_add", "assign_sub")))
+    ]
+    return bool(reads) and bool(assigns) and not _has_order(function)
+
+
+def _is_target(node: ast.Name, function: Function) -> bool:
+    holder = function.module.parents.get(node)
+    return isinstance(holder, ast.Assign) and node in holder.targets
+
+
+def _has_order(function: Function) -> bool:
+    return any(chain(call.func).endswith("control_dependencies") for call in function.calls)
+
+
+STATE_RULES = (
+    Rule(
+        "TP301",
+        "statistics-of-all-towers",
+        Severity.WARNING,
+        "the moving statistics are updated by all towers, in no order",
+        "`UPDATE_OPS` is taken without a scope: it has an update for each tower, of the same variables, in no order. The decay is "
+        "applied up to N times in a step, and which results stay is chance (five results in six runs, measured on four towers).",
+        "Each rank has its own buffers, and DDP sends rank 0's to the others before each forward pass: those of the first shard count.",
+        "`DistributedDataParallel(model, broadcast_buffers=True)`, and compare statistics with a recording's tolerance: no port "
+        "repeats a race. `SyncBatchNorm` is another computation.",
+        _all_towers,
+        hazards=("unordered_statistics", "statistics_of_all_towers"),
+        differs="Updates that an op for each layer makes (a plain `assign` of a batch norm of the script's own) are named by the "
+        "recording whichever collection they are in; here only through `UPDATE_OPS`.",
+    ),
+    Rule(
+        "TP302",
+        "statistics-of-the-last-tower",
+        Severity.WARNING,
+        "the moving statistics are those of the last tower",
+        "`UPDATE_OPS` of a tower's scope is bound to one name in each iteration: behind the loop it is the last tower's.",
+        "DDP's buffers are rank 0's: statistics of the first shard, not of the last.",
+        "Give rank 0 the last shard, or send the buffers of the last rank: `dist.broadcast(buffer, src=world_size - 1)`.",
+        _last_tower,
+        hazards=("statistics_of_another_tower",),
+    ),
+    Rule(
+        "TP303",
+        "statistics-never-updated",
+        Severity.WARNING,
+        "the moving statistics are never updated",
+        "A batch norm leaves its updates in `UPDATE_OPS`, and nothing in this code runs them: evaluation normalises by the first "
+        "values, mean 0 and variance 1.",
+        "`nn.BatchNorm2d` updates its statistics in each forward pass in training: evaluation is another.",
+        "`nn.BatchNorm2d(channels, momentum=0.0)` keeps them as they are; most want them updated, and evaluate otherwise then.",
+        _never,
+        hazards=("statistics_not_updated",),
+        differs="A library that the code calls may run them: a recording sees whether.",
+    ),
+    Rule(
+        "TP304",
+        "statistics-in-place",
+        Severity.WARNING,
+        "each tower updates the moving statistics in its forward pass",
+        "`updates_collections=None` updates the statistics where the layer is computed, in each tower, of the same variables, in no "
+        "order.",
+        "DDP's ranks update buffers of their own; rank 0's are sent to the others.",
+        "`DistributedDataParallel(model, broadcast_buffers=True)`, and a recording's tolerance for the statistics.",
+        _in_every_tower,
+        hazards=("statistics_of_all_towers", "unordered_statistics"),
+    ),
+    Rule(
+        "TP305",
+        "average-without-order",
+        Severity.WARNING,
+        "the average of the weights is updated in no order with the weights",
+        "`ExponentialMovingAverage.apply` and `apply_gradients` are in one `tf.group`: the average takes the weights before or after "
+        "the update, by chance (before in 40 of 40 runs of TensorFlow 1.15, both in 2.21).",
+        "A port updates the average after `optimizer.step()`: one update later than most runs of the script.",
+        "Update it after `optimizer.step()`, and expect its averages one step ahead of the script's.",
+        _average,
+        hazards=("unordered_average",),
+    ),
+    Rule(
+        "TP306",
+        "slots-are-trainable",
+        Severity.WARNING,
+        "a variable's name was passed as `trainable`",
+        "The second argument of `tf.Variable` is `trainable`, not `name`: the text makes the variable trainable, under a name of "
+        "TensorFlow's. Slots and counters of a hand-written optimizer then are in `tf.trainable_variables()`, and in what is made "
+        "of it: averages, decay, counts of parameters, checkpoints.",
+        "Only the model's parameters belong to the port's optimizer and state.",
+        "Map variables that the loss reaches; slots are the optimizer's state.",
+        _slots,
+        hazards=("trainable_slots",),
+    ),
+    Rule(
+        "TP307",
+        "counter-races",
+        Severity.NOTE,
+        "a counter may be read before or after it is counted",
+        "A hand-written update reads a variable that the same run assigns, without an order between them: powers of beta or a "
+        "warm-up are those of this step or of the next, for each parameter by chance.",
+        "A port counts in one place: it is the script's in one of the two orders.",
+        "Count before or after all updates, as `parity replay` finds it nearer to the recording: it allows either.",
+        _counters,
+        decided=False,
+        hazards=("ungated_state",),
+        differs="Whether TensorFlow orders the two is decided by the graph, not by the source: the recording looks there.",
+    ),
+)

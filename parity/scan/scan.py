@@ -1,0 +1,109 @@
+"""Scans source: reads files, finds towers, applies rules."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from parity.scan.inventory.facts import facts_of
+from parity.scan.inventory.libraries import library_towers
+from parity.scan.inventory.program import Code, code_of
+from parity.scan.model.module import Module, build_module
+from parity.scan.model.places import place_of
+from parity.scan.model.repository import Repository
+from parity.scan.reading.decode import UnreadableFile, read_source
+from parity.scan.reading.files import source_files
+from parity.scan.reading.statements import parse
+from parity.scan.result import TOWERS, Finding, Scan, Towers, Unread
+from parity.scan.rules import RULES
+from parity.scan.rules.rule import Hit, each_once
+
+Tick = Callable[[str, int, int], None]
+# A file that mentions none of them has nothing of towers in it, nor of what they call.
+ABOUT_TENSORFLOW = re.compile(r"tensorflow|\btf\.|\bslim\b|keras|horovod|gpu|sonnet|tf_slim", re.IGNORECASE)
+
+
+def scan(paths: Sequence[Path], tick: Tick | None = None) -> Scan:
+    """Returns what source files contain. Nothing of them is run or imported.
+
+    Args:
+      paths: files, and folders with files.
+      tick: is called with what is done, how much of it, and of how much.
+    """
+    files = list(source_files(paths))
+    modules, unread, lines = _read(files, paths, tick)
+    code = code_of(Repository(modules))
+    towers = sorted(_towers(code), key=lambda each: each.place[:3])
+    findings = sorted(_findings(code), key=lambda each: (each.place[:3], each.rule))
+    return Scan([path.as_posix() for path in paths], len(files), lines, towers, findings, unread)
+
+
+def _read(files: Sequence[Path], roots: Sequence[Path], tick: Tick | None) -> tuple[list[Module], list[Unread], int]:
+    modules: list[Module] = []
+    unread: list[Unread] = []
+    count = 0
+    for number, path in enumerate(files):
+        if tick is not None:
+            tick("reading", number, len(files))
+        name = path.as_posix()
+        try:
+            source = read_source(path)
+        except UnreadableFile as error:
+            unread.append(Unread(name, str(error)))
+            continue
+        parsed = parse(source)
+        count += source.count("\n") + 1
+        if parsed.broken:
+            unread.append(Unread(name, "is not all Python, neither 2 nor 3", parsed.broken[0]))
+        if ABOUT_TENSORFLOW.search(source):
+            modules.append(build_module(path, dotted(path, roots), parsed.tree, source.split("\n")))
+    if tick is not None:
+        tick("reading", len(files), len(files))
+    return modules, unread, count
+
+
+def dotted(path: Path, roots: Sequence[Path]) -> str:
+    """Returns the name of a module: from the folder that was named, else that of the file."""
+    for root in roots:
+        if root != path and path.is_relative_to(root):
+            parts = path.relative_to(root).with_suffix("").parts
+            return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+    return path.stem
+
+
+def _towers(code: Code) -> Iterator[Towers]:
+    known = {program.loop: program for program in code.programs}
+    for loop in code.loops:
+        program = known.get(loop)
+        facts = facts_of(program) if program is not None and loop.kind == TOWERS else ()
+        yield Towers(loop.kind, place_of(loop.node, loop.module), loop.function.name, facts)
+    yield from library_towers(code.repository)
+
+
+def _findings(code: Code) -> Iterator[Finding]:
+    for rule in RULES.values():
+        seen: set[str] = set()
+        for hit in each_once(rule.look(code)):
+            place = place_of(hit.node, hit.module)
+            fingerprint = fingerprint_of(rule.id, hit, seen)
+            yield Finding(rule.id, rule.severity, place, hit.message, fingerprint)
+
+
+def fingerprint_of(rule: str, hit: Hit, seen: set[str]) -> str:
+    """Returns what stays the same while lines are added and taken away elsewhere in the file.
+
+    It is a hash of the rule, the file, the line without its blanks, and a number where that is there more than once.
+    """
+    line = getattr(hit.node, "lineno", 1)
+    text = "".join(hit.module.lines[line - 1].split()) if line <= len(hit.module.lines) else ""
+    for number in range(1_000_000):
+        found = hashlib.sha256(f"{rule}\0{hit.module.name}\0{text}\0{number}".encode("utf-8", "replace")).hexdigest()[:24]
+        if found not in seen:
+            break
+    seen.add(found)
+    return found
+
+
+def rules_of(findings: Iterable[Finding]) -> list[str]:
+    """Returns the identifiers of the rules that have findings, in order."""
+    return sorted({each.rule for each in findings})
