@@ -205,6 +205,8 @@ OPTIONS = {
     "markdown": "write the result as Markdown, for a comment on a pull request",
 }
 
+OTHER_REPORTS = ("sarif",)  # of verbs that give no verdict
+
 SHOW_TENSORS = ("html", "tensorboard")
 TENSORBOARD = "write scalars and histograms as event files, for `tensorboard --logdir DIR`"
 
@@ -274,6 +276,9 @@ def write_failure_files(arguments: argparse.Namespace, error: BaseException) -> 
         # A file that is itself the reason cannot say so.
         if str(error).startswith(f"--{name}: "):
             continue
+        if name in OTHER_REPORTS:
+            forget(path)
+            continue
         try:
             from parity.report.failure import write_failure_to
 
@@ -291,7 +296,8 @@ def reports_on_standard_output(arguments: argparse.Namespace) -> bool:
 
 
 def _asked(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
-    found = [(name, getattr(arguments, name, None)) for name in OPTIONS if hasattr(arguments, "json")]
+    names = (*OPTIONS, *OTHER_REPORTS)
+    found = [(name, getattr(arguments, name, None)) for name in names if hasattr(arguments, "json")]
     return [(name, path) for name, path in found if path is not None]
 
 

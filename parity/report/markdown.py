@@ -43,28 +43,28 @@ def write_markdown(result: Result, path: Path, title: str) -> None:
 
 def as_markdown(result: Result, title: str) -> str:
     """Returns the report: verdict, levels, first difference, causes, facts that differ, and the worst tensors folded."""
-    heading = f"### {MARKS[result.verdict]} {result.verdict_in_words}: {_text(title)}"
+    heading = f"### {MARKS[result.verdict]} {result.verdict_in_words}: {as_text(title)}"
     parts = [heading, _sides(result), _levels(result)]
     level = next((level for level in result.levels.values() if level.first_difference), None)
     if level and level.first_difference:
         parts.append(_first(level, level.first_difference))
     for heading, cause in headings(result.causes, result.first_difference):
-        explains = f"\n\nExplains: {_text(cause.explains.sentence)}." if cause.explains else ""
-        told = f"**{_text(heading)}: {_text(cause.title)}.** {_text(cause.evidence)}.{explains}"
-        parts.append(f"{told}\n\n> **Fix:** {_text(cause.fix)}")
+        explains = f"\n\nExplains: {as_text(cause.explains.sentence)}." if cause.explains else ""
+        told = f"**{as_text(heading)}: {as_text(cause.title)}.** {as_text(cause.evidence)}.{explains}"
+        parts.append(f"{told}\n\n> **Fix:** {as_text(cause.fix)}")
     one, other = flat(result.reference), flat(result.candidate)
     # Only what differs: a comment on a pull request has room for nothing else, the JSON has all of them.
     names = differing(one, other)
     if names:
-        rows = [(_code(name), _code(plain(one.get(name))), _code(plain(other.get(name)))) for name in names]
-        parts.append(_table(("fact that differs", "reference", "candidate"), rows))
-    parts += [f"Note: {_text(note)}" for note in result.notes]
+        rows = [(as_code(name), as_code(plain(one.get(name))), as_code(plain(other.get(name)))) for name in names]
+        parts.append(as_table(("fact that differs", "reference", "candidate"), rows))
+    parts += [f"Note: {as_text(note)}" for note in result.notes]
     parts += [_worst(level) for level in result.levels.values() if level.checks]
-    return "\n\n".join([*parts, _text(accounting(result))]) + "\n"
+    return "\n\n".join([*parts, as_text(accounting(result))]) + "\n"
 
 
 def _sides(result: Result) -> str:
-    return f"{_text(who(result.reference))} against {_text(who(result.candidate))}"
+    return f"{as_text(who(result.reference))} against {as_text(who(result.candidate))}"
 
 
 def _levels(result: Result) -> str:
@@ -72,39 +72,48 @@ def _levels(result: Result) -> str:
         (
             f"{LEVEL_NUMBERS[level.name]} {level.name}",
             f"{MARKS[level.verdict]} {level.verdict.replace('_', ' ')}",
-            _text(level.reason),
+            as_text(level.reason),
         )
         for level in result.levels.values()
     ]
-    return _table(("level", "verdict", "evidence"), rows)
+    return as_table(("level", "verdict", "evidence"), rows)
 
 
 def _first(level: Level, first: FirstDifference) -> str:
-    where = f"**{HEADINGS[first.check.verdict]}:** step {first.check.step}, {_code(name_of(first.check, level))}"
-    return "\n".join([where, "", *(f"- {term}: {_text(text)}" for term, text in first_rows(level, first))])
+    where = f"**{HEADINGS[first.check.verdict]}:** step {first.check.step}, {as_code(name_of(first.check, level))}"
+    return "\n".join([where, "", *(f"- {term}: {as_text(text)}" for term, text in first_rows(level, first))])
 
 
 def _worst(level: Level) -> str:
     judged = [check for check in level.checks if check.verdict != "not_run"]
     rows = [
-        (str(check.step), _code(name_of(check, level)), f"{check.multiple:.2g}", f"{check.of_scale:.2g}", check.verdict)
+        (
+            str(check.step),
+            as_code(name_of(check, level)),
+            f"{check.multiple:.2g}",
+            f"{check.of_scale:.2g}",
+            check.verdict,
+        )
         for check in sorted(judged, key=lambda check: check.multiple, reverse=True)[:WORST]
     ]
     # The blank lines around it are what makes GitHub read Markdown inside of HTML.
-    table = _table(("step", "tensor", "of tolerance", "of scale", "verdict"), rows)
+    table = as_table(("step", "tensor", "of tolerance", "of scale", "verdict"), rows)
     return f"<details><summary>Worst tensors of level {level.name}</summary>\n\n{table}\n\n</details>"
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def as_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a table, of cells that are Markdown already."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _text(text: str) -> str:
+def as_text(text: str) -> str:
+    """Returns anybody's text as Markdown of one line, in which nothing of it is markup, a mention or a reference."""
     return REFERRING.sub("\\1\u200b", SPECIAL.sub(r"\\\1", " ".join(text.split())))
 
 
-def _code(text: str) -> str:
+def as_code(text: str) -> str:
+    """Returns anybody's text as code of one line."""
     # A code span has no escapes: a name with a bar or a backtick goes into an element, whose text has them.
     plain_text = " ".join(text.split())
     if plain_text and not set(plain_text) & set("`|<>&"):

@@ -2,40 +2,56 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 
+from parity.scan.effort import efforts_of
 from parity.scan.inventory.facts import facts_of
 from parity.scan.inventory.libraries import library_towers
 from parity.scan.inventory.program import Code, code_of
 from parity.scan.model.module import Module, build_module
 from parity.scan.model.places import place_of
 from parity.scan.model.repository import Repository
+from parity.scan.plan import plans_of
 from parity.scan.reading.decode import UnreadableFile, read_source
 from parity.scan.reading.files import source_files
 from parity.scan.reading.statements import parse
 from parity.scan.result import TOWERS, Finding, Scan, Towers, Unread
 from parity.scan.rules import RULES
 from parity.scan.rules.rule import Hit, each_once
+from parity.scan.suppress import without_suppressed
 
 Tick = Callable[[str, int, int], None]
 # A file that mentions none of them has nothing of towers in it, nor of what they call.
 ABOUT_TENSORFLOW = re.compile(r"tensorflow|\btf\.|\bslim\b|keras|horovod|gpu|sonnet|tf_slim", re.IGNORECASE)
 
 
-def scan(paths: Sequence[Path], tick: Tick | None = None) -> Scan:
+def scan(paths: Sequence[Path], tick: Tick | None = None, baseline: Set[str] = frozenset()) -> Scan:
     """Returns what source files contain. Nothing of them is run or imported.
 
     Args:
       paths: files, and folders with files.
       tick: is called with what is done, how much of it, and of how much.
+      baseline: fingerprints of findings that are known and left out.
     """
     files = list(source_files(paths))
     modules, unread, lines = _read(files, paths, tick)
     code = code_of(Repository(modules))
     towers = sorted(_towers(code), key=lambda each: each.place[:3])
-    findings = sorted(_findings(code), key=lambda each: (each.place[:3], each.rule))
-    return Scan([path.as_posix() for path in paths], len(files), lines, towers, findings, unread)
+    found = sorted(_findings(code), key=lambda each: (each.place[:3], each.rule))
+    sources = {module.path.as_posix(): module.lines for module in modules}
+    new = [each for each in without_suppressed(found, sources) if each.fingerprint not in baseline]
+    return Scan(
+        [path.as_posix() for path in paths],
+        len(files),
+        lines,
+        towers,
+        new,
+        unread,
+        efforts_of(code, new),
+        plans_of(code),
+        len(found) - len(new),
+    )
 
 
 def _read(files: Sequence[Path], roots: Sequence[Path], tick: Tick | None) -> tuple[list[Module], list[Unread], int]:
@@ -97,7 +113,9 @@ def fingerprint_of(rule: str, hit: Hit, seen: set[str]) -> str:
     line = getattr(hit.node, "lineno", 1)
     text = "".join(hit.module.lines[line - 1].split()) if line <= len(hit.module.lines) else ""
     for number in range(1_000_000):
-        found = hashlib.sha256(f"{rule}\0{hit.module.name}\0{text}\0{number}".encode("utf-8", "replace")).hexdigest()[:24]
+        found = hashlib.sha256(f"{rule}\0{hit.module.name}\0{text}\0{number}".encode("utf-8", "replace")).hexdigest()[
+            :24
+        ]
         if found not in seen:
             break
     seen.add(found)

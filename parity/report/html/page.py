@@ -77,8 +77,8 @@ def as_html(result: Result, title: str) -> str:
             script=script,
             # The page's Content-Security-Policy allows these two texts alone, by their hashes: nothing from a result
             # can run.
-            style_hash=_hash(style),
-            script_hash=_hash(script),
+            style_hash=content_hash(style),
+            script_hash=content_hash(script),
         )
     )
 
@@ -131,7 +131,8 @@ def _worst(level: Level) -> tuple[str, list[tuple[Check, str]]]:
     return f"{LEVEL_NUMBERS[level.name]} {level.name}", [(check, name_of(check, level)) for check in worst]
 
 
-def _hash(text: str) -> str:
+def content_hash(text: str) -> str:
+    """Returns the hash by which a page's Content-Security-Policy allows a style or script of its own."""
     # As Content-Security-Policy writes a hash: of the exact text between the tags, in base64.
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 

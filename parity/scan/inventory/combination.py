@@ -17,8 +17,12 @@ COUNT_WORDS = re.compile(
     re.IGNORECASE,
 )
 MEANS = frozenset(["tf.reduce_mean", "tf.math.reduce_mean", "tf.metrics.mean"])
-SUMS = frozenset(["tf.add_n", "tf.reduce_sum", "tf.math.reduce_sum", "tf.accumulate_n", "tf.math.add_n", "tf.add", "sum"])
-DIVISIONS = frozenset(["tf.div", "tf.divide", "tf.truediv", "tf.realdiv", "tf.div_no_nan", "tf.scalar_mul", "tf.multiply"])
+SUMS = frozenset(
+    ["tf.add_n", "tf.reduce_sum", "tf.math.reduce_sum", "tf.accumulate_n", "tf.math.add_n", "tf.add", "sum"]
+)
+DIVISIONS = frozenset(
+    ["tf.div", "tf.divide", "tf.truediv", "tf.realdiv", "tf.div_no_nan", "tf.scalar_mul", "tf.multiply"]
+)
 NODES_OF_LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp)
 
 
@@ -61,6 +65,11 @@ def combiners(repository: Repository) -> list[Combiner]:
 
 
 def _combiner(node: ast.AST, function: Function, repository: Repository) -> Iterator[Combiner]:
+    if isinstance(node, ast.AugAssign) and _adds_towers(node):
+        divided = [each for each in function.nodes if isinstance(each, ast.AugAssign) and _divides_first(each, node)]
+        kind = "mean" if divided else "sum"
+        yield Combiner(kind, node, function.module, function, divided[0] if divided else None)
+        return
     over = node.iter if isinstance(node, ast.For) else node.generators[0].iter if _has_generators(node) else None  # type: ignore[attr-defined]
     if over is None:
         return
@@ -82,6 +91,8 @@ def _transposed(over: ast.expr, function: Function) -> ast.expr | None:
             return over.args[0].value
         if name in ("enumerate", "list", "tqdm", "iter") and over.args:
             return _transposed(over.args[0], function)
+        if name in ("range", "xrange") and len(over.args) == 1 and _is_len_of_first(over.args[0]):
+            return over.args[0].args[0]  # type: ignore[attr-defined,no-any-return]
     if isinstance(over, ast.Name):
         for given in function.assigned.get(over.id, ()):
             if isinstance(given.value, ast.Call) and given.how == "=":
@@ -89,10 +100,40 @@ def _transposed(over: ast.expr, function: Function) -> ast.expr | None:
     return None
 
 
+def _is_len_of_first(node: ast.expr) -> bool:
+    """Whether an expression is `len(X[0])`: a loop over the variables of the first tower."""
+    return (
+        isinstance(node, ast.Call)
+        and chain(node.func) == "len"
+        and len(node.args) == 1
+        and isinstance(node.args[0], ast.Subscript)
+        and source_of(node.args[0].slice) == "0"
+    )
+
+
+def _adds_towers(node: ast.AugAssign) -> bool:
+    """Whether a statement is `grads[0][j] += grads[i][j]`, or the same of whole towers."""
+    if not isinstance(node.op, ast.Add) or not GRADIENT_WORDS.search(source_of(node.target)):
+        return False
+    target: ast.expr = node.target
+    value = node.value
+    while isinstance(target, ast.Subscript) and isinstance(value, ast.Subscript):
+        if isinstance(target.slice, ast.Constant) and not isinstance(value.slice, ast.Constant):
+            return chain(target.value) == chain(value.value) != ""
+        target, value = target.value, value.value
+    return False
+
+
+def _divides_first(node: ast.AugAssign, added: ast.AugAssign) -> bool:
+    return isinstance(node.op, ast.Div | ast.Mult) and chain(node.target) == chain(added.target)
+
+
 def _of_gradients(node: ast.AST, transposed: ast.expr, function: Function) -> bool:
     if GRADIENT_WORDS.search(source_of(transposed)) or GRADIENT_WORDS.search(function.name):
         return True
-    return any(GRADIENT_WORDS.search(chain(each)) for each in function.module.inside(node) if isinstance(each, ast.Name))
+    return any(
+        GRADIENT_WORDS.search(chain(each)) for each in function.module.inside(node) if isinstance(each, ast.Name)
+    )
 
 
 def _analysed(node: ast.AST, function: Function, repository: Repository) -> Combiner:
@@ -193,7 +234,9 @@ def _sparse(combiner: Combiner, nodes: Sequence[ast.AST], repository: Repository
     combiner.sparse = makes[0]
     module = _module_of(makes[0], repository)
     function = module.within[makes[0]] if module else combiner.function
-    within = [each for each in function.nodes if function is not combiner.function or _in_sparse_branch(each, repository)]
+    within = [
+        each for each in function.nodes if function is not combiner.function or _in_sparse_branch(each, repository)
+    ]
     within = within or nodes  # type: ignore[assignment]
     combiner.sparse_divides = any(
         divides_by_count(each, repository)
@@ -210,7 +253,7 @@ def _none(combiner: Combiner, nodes: Sequence[ast.AST]) -> None:
         test = tests[0]
         text = source_of(test)
         combiner.none_node = test
-        inside = [each for each in combiner.module.ancestors(test)]
+        inside = list(combiner.module.ancestors(test))
         comprehension = any(isinstance(each, ast.comprehension | ast.ListComp) for each in inside[:3])
         zeros = any(isinstance(each, ast.Call) and "zeros" in chain(each.func) for each in nodes)
         if zeros:
@@ -220,7 +263,9 @@ def _none(combiner: Combiner, nodes: Sequence[ast.AST]) -> None:
         else:
             combiner.none = "any"
         return
-    stack = [each for each in nodes if isinstance(each, ast.Call) and chain(each.func).rpartition(".")[2] == "expand_dims"]
+    stack = [
+        each for each in nodes if isinstance(each, ast.Call) and chain(each.func).rpartition(".")[2] == "expand_dims"
+    ]
     if stack:
         combiner.none, combiner.none_node = "crash", stack[0]
 
@@ -260,7 +305,8 @@ def _line(node: ast.AST) -> int:
 
 def _of_losses(loop: TowerLoop, scope: Sequence[Function], repository: Repository) -> Combiner | None:
     """A mean or a sum of the towers' losses that is differentiated at once."""
-    if not any(_differentiates(call) for function in scope for call in function.calls):
+    reached = [each for function in scope for each, _ in repository.reached(function.body, function.module, 3)]
+    if not any(isinstance(each, ast.Call) and _differentiates(each) for each in reached):
         return None
     for function in scope:
         for call in function.calls:
@@ -271,6 +317,8 @@ def _of_losses(loop: TowerLoop, scope: Sequence[Function], repository: Repositor
                 continue
             if not LOSS_WORDS.search(source_of(call.args[0])) or loop.node in function.module.ancestors(call):
                 continue
+            if function is loop.function and not _made_in_loop(call.args[0], loop):
+                continue
             if name in MEANS:
                 return Combiner("mean of the losses", call, function.module, function)
             above = next(iter(function.module.ancestors(call)), call)
@@ -278,6 +326,20 @@ def _of_losses(loop: TowerLoop, scope: Sequence[Function], repository: Repositor
             kind = "mean of the losses" if divided is not None else "sum of the losses"
             return Combiner(kind, call, function.module, function, divided)
     return None
+
+
+def _made_in_loop(node: ast.expr, loop: TowerLoop) -> bool:
+    """Whether a value is of a list that the loop fills: a sum of one tower's terms is none over towers."""
+    names = {chain(each) for each in loop.module.inside(node) if isinstance(each, ast.Name | ast.Attribute)}
+    if isinstance(loop.node, ast.expr):
+        return any(
+            loop.node in loop.module.inside(each.value)
+            for name in names
+            for each in loop.function.assigned.get(name, ())
+        )
+    return any(
+        loop.node in loop.module.ancestors(each.by) for name in names for each in loop.function.assigned.get(name, ())
+    )
 
 
 def _differentiates(call: ast.Call) -> bool:

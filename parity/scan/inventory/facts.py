@@ -16,10 +16,22 @@ from parity.scan.result import Fact
 OPTIMIZER = re.compile(r"(^|\.)(\w*Optimizer|Adam|SGD|RMSprop|Adagrad|Adadelta|AdamWeightDecay\w*)$")
 NO_OPTIMIZERS = frozenset(["SyncReplicasOptimizer", "DistributedOptimizer", "TowerOptimizer", "CrossShardOptimizer"])
 SCHEDULES = frozenset(
-    "exponential_decay piecewise_constant polynomial_decay natural_exp_decay inverse_time_decay cosine_decay noam_decay "
-    "cosine_decay_restarts linear_cosine_decay piecewise_constant_decay".split()
+    [
+        "exponential_decay",
+        "piecewise_constant",
+        "polynomial_decay",
+        "natural_exp_decay",
+        "inverse_time_decay",
+        "cosine_decay",
+        "noam_decay",
+        "cosine_decay_restarts",
+        "linear_cosine_decay",
+        "piecewise_constant_decay",
+    ]
 )
-CLIPS = frozenset(["clip_by_global_norm", "clip_by_norm", "clip_by_value", "clip_gradient_norms", "clip_by_average_norm"])
+CLIPS = frozenset(
+    ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "clip_gradient_norms", "clip_by_average_norm"]
+)
 INPUTS = {
     "make_one_shot_iterator": "tf.data",
     "make_initializable_iterator": "tf.data",
@@ -54,9 +66,13 @@ def flags_in(node: ast.AST, module: Module, repository: Repository) -> list[Flag
     for each in repository.sources(node, module):
         if isinstance(each, ast.Attribute) and each.attr in repository.flags:
             names.append(each.attr)
-        elif isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Constant):
-            if isinstance(each.slice.value, str) and each.slice.value in repository.flags:
-                names.append(each.slice.value)
+        elif (
+            isinstance(each, ast.Subscript)
+            and isinstance(each.slice, ast.Constant)
+            and isinstance(each.slice.value, str)
+            and each.slice.value in repository.flags
+        ):
+            names.append(each.slice.value)
     return [repository.flags[name] for name in dict.fromkeys(names)]
 
 
@@ -75,7 +91,7 @@ def _count(over: ast.expr, module: Module, repository: Repository, depth: int) -
         if name == "split" and len(over.args) > 1:
             # The number came first in TensorFlow 0.
             first = over.args[0]
-            old = isinstance(first, ast.Constant) or len(over.args) == 3 and isinstance(over.args[1], ast.Constant)
+            old = isinstance(first, ast.Constant) or (len(over.args) == 3 and isinstance(over.args[1], ast.Constant))
             return over.args[1] if not old or len(over.args) < 3 else over.args[0] if over.args[1] != first else first
         for each in over.keywords:
             if name == "split" and each.arg == "num_or_size_splits":
@@ -120,7 +136,10 @@ def shard_of(program: Program) -> tuple[str, ast.AST] | None:
                 return f"slices, {source_of(each)}", each
             if name in ("placeholder", "placeholder_with_default"):
                 return f"placeholders of each tower: {source_of(each)}", each
-    for each in [loop.loop.iter, *(node for node in own if isinstance(node, ast.Subscript) and loop.depends(node.slice))]:
+    for each in [
+        loop.loop.iter,
+        *(node for node in own if isinstance(node, ast.Subscript) and loop.depends(node.slice)),
+    ]:
         for part in repository.sources(each, loop.module, 4):
             if isinstance(part, ast.Call) and chain(part.func).rpartition(".")[2] in ("split", "split_v", "unstack"):
                 return f"tf.split, {source_of(part)}", part
@@ -167,7 +186,9 @@ def _sharing(program: Program) -> Iterator[Fact]:
             yield Fact("variables", "shared by reuse_variables()", place_of(use.call, use.module))
             return
         if use.last == "variable_scope" and reuse is not None:
-            yield Fact("variables", f"shared by variable_scope(reuse={source_of(reuse)})", place_of(use.call, use.module))
+            yield Fact(
+                "variables", f"shared by variable_scope(reuse={source_of(reuse)})", place_of(use.call, use.module)
+            )
             return
         if use.last == "make_template":
             yield Fact("variables", "shared by make_template", place_of(use.call, use.module))
@@ -194,7 +215,9 @@ def _placement(program: Program) -> Iterator[Fact]:
     device = program.loop.device
     if device is not None and program.loop.device_module is not None:
         text = source_of(device.args[0])
-        yield Fact("placement", f"where the first tower makes them: {text}", place_of(device, program.loop.device_module))
+        yield Fact(
+            "placement", f"where the first tower makes them: {text}", place_of(device, program.loop.device_module)
+        )
 
 
 def _combination(program: Program) -> Iterator[Fact]:
@@ -304,7 +327,7 @@ def _averages(program: Program) -> Iterator[Fact]:
 
 
 def reported(program: Program) -> Iterator[tuple[Use, str, str]]:
-    """Yields the session runs that fetch a loss, its name, and of which towers it is: "last", "mean", "sum" or "list"."""
+    """Yields the session runs that fetch a loss, its name, and whose it is: of the "last" tower, or a "list"."""
     loop = program.loop
     inside = {
         name
@@ -314,7 +337,10 @@ def reported(program: Program) -> Iterator[tuple[Use, str, str]]:
     behind = {
         name
         for name, given in loop.function.assigned.items()
-        if any(loop.node not in loop.module.ancestors(each.by) and each.by is not loop.node and each.how == "=" for each in given)
+        if any(
+            loop.node not in loop.module.ancestors(each.by) and each.by is not loop.node and each.how == "="
+            for each in given
+        )
     }
     for use in program.uses:
         if use.last != "run" or not use.call.args or use.module is not loop.module or program.is_in_towers(use.call):
@@ -325,6 +351,22 @@ def reported(program: Program) -> Iterator[tuple[Use, str, str]]:
                 if name in behind and not _only_before(name, program):
                     continue
                 yield use, name, "list" if made else "last"
+
+
+def returned(program: Program) -> Iterator[tuple[ast.Return, Module, str]]:
+    """Yields what is returned behind the loop and is a loss of the tower that was built last, with its name."""
+    loop = program.loop
+    end = getattr(loop.node, "end_lineno", 0)
+    for node in loop.function.nodes:
+        if not isinstance(node, ast.Return) or node.value is None or node.lineno <= end:
+            continue
+        for each in loop.module.inside(node.value):
+            name = chain(each) if isinstance(each, ast.Name) else ""
+            given = loop.function.assigned.get(name, [])
+            inside = [part for part in given if loop.node in loop.module.ancestors(part.by) and part.how == "="]
+            if LOSS_WORDS.search(name) and inside and len(inside) == len(given):
+                yield node, loop.module, name
+                break
 
 
 def _only_before(name: str, program: Program) -> bool:

@@ -28,30 +28,42 @@ _MIRRORED = Way(
 )
 _SERVERS = Way(
     "parameter servers",
-    "Workers are processes that read and write variables on servers, asynchronously unless synchronised. DDP is synchronous.",
+    "Workers are processes that read and write variables on servers, asynchronously unless synchronised. DDP is "
+    "synchronous.",
 )
 _DEPLOY = Way(
     "slim model_deploy",
-    "Clones whose losses are divided by their number; gradients are summed. The regularisation is in the first clone only.",
+    "Clones whose losses are divided by their number; gradients are summed. The regularisation is in the first "
+    "clone only.",
 )
 _HOROVOD = Way("Horovod", "A process for each GPU whose gradients are averaged: DDP's own layout, without towers.")
-_TENSORPACK = Way("tensorpack trainer", "Towers that tensorpack builds; gradients are averaged, or summed by its options.")
-_REPLICATED = Way(
-    "replicate_model_fn", "Towers that the estimator builds of its model_fn; gradients are summed unless told to average."
+_TENSORPACK = Way(
+    "tensorpack trainer", "Towers that tensorpack builds; gradients are averaged, or summed by its options."
 )
-_KERAS = Way("multi_gpu_model", "Keras cuts the batch, the last part takes the remainder; the loss is that of the whole batch.")
+_REPLICATED = Way(
+    "replicate_model_fn",
+    "Towers that the estimator builds of its model_fn; gradients are summed unless told to average.",
+)
+_KERAS = Way(
+    "multi_gpu_model", "Keras cuts the batch, the last part takes the remainder; the loss is that of the whole batch."
+)
 _TPU = Way("TPU", "A copy for each core of a TPU; gradients are averaged by CrossShardOptimizer.")
 _COLLECTIVE = Way(
-    "MultiWorkerMirroredStrategy", "A process for each machine; gradients are summed over all of them: divide by the global batch."
+    "MultiWorkerMirroredStrategy",
+    "A process for each machine; gradients are summed over all of them: divide by the global batch.",
 )
-_ESTIMATOR = Way("tf.estimator", "The Estimator has the training loop; towers, where there are any, are built by its model_fn.")
+_ESTIMATOR = Way(
+    "tf.estimator", "The Estimator has the training loop; towers, where there are any, are built by its model_fn."
+)
 WAYS: Mapping[str, Way] = {
     "MirroredStrategy": _MIRRORED,
     "OneDeviceStrategy": Way("OneDeviceStrategy", "One device: there is nothing to combine."),
     "CollectiveAllReduceStrategy": _COLLECTIVE,
     "MultiWorkerMirroredStrategy": _COLLECTIVE,
     "ParameterServerStrategy": _SERVERS,
-    "CentralStorageStrategy": Way("CentralStorageStrategy", "Variables on the CPU, towers on the GPUs, gradients summed."),
+    "CentralStorageStrategy": Way(
+        "CentralStorageStrategy", "Variables on the CPU, towers on the GPUs, gradients summed."
+    ),
     "TPUStrategy": _TPU,
     "CrossShardOptimizer": _TPU,
     "TPUEstimator": _TPU,
@@ -70,6 +82,7 @@ WAYS: Mapping[str, Way] = {
     "AsyncMultiGPUTrainer": _TENSORPACK,
     "HorovodTrainer": _TENSORPACK,
 }
+PREPARATIONS = ("SyncReplicasOptimizer", "optimize_clones", "DeploymentConfig", "ClusterSpec", "init", "allreduce")
 # Too general a name without what stands before it.
 WHOLE = {
     "hvd.init": _HOROVOD,
@@ -82,15 +95,17 @@ WHOLE = {
 
 
 def library_towers(repository: Repository) -> Iterator[Towers]:
-    """Yields a place for each way and function, by module and line; where a repository defines the way itself, its calls."""
+    """Yields a place for each way and function, by module and line."""
     for module in repository.modules:
         for function in module.functions:
-            seen: set[str] = set()
-            for call in function.calls:
-                use = Use(call, module, module.resolved(call.func))
-                way = WHOLE.get(use.name) or WAYS.get(use.last)
-                if way is None or way.kind in seen:
-                    continue
-                seen.add(way.kind)
-                facts = (Fact("what it is", way.meaning), Fact("call", source_of(call)))
-                yield Towers(way.kind, place_of(call, module), function.name, facts)
+            uses = [Use(call, module, module.resolved(call.func)) for call in function.calls]
+            known = [(use, way) for use in uses if (way := WHOLE.get(use.name) or WAYS.get(use.last)) is not None]
+            for kind in dict.fromkeys(way.kind for _, way in known):
+                use, way = min((each for each in known if each[1].kind == kind), key=lambda each: _rank(each[0]))
+                facts = (Fact("what it is", way.meaning), Fact("call", source_of(use.call)))
+                yield Towers(way.kind, place_of(use.call, module), function.name, facts)
+
+
+def _rank(use: Use) -> int:
+    """Of several calls of one way in one function, what builds the copies comes before what only prepares it."""
+    return PREPARATIONS.index(use.last) + 1 if use.last in PREPARATIONS else 0

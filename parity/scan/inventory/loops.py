@@ -13,9 +13,15 @@ from parity.scan.result import EVALUATION, SERIAL, TOWERS
 LOOP_WORDS = re.compile(r"gpu|device|tower|clone|replica|shard|parallel|worker|core", re.IGNORECASE)
 SCOPE_WORDS = re.compile(r"gpu|tower|clone|replica|device|parallel|model_?[%{]", re.IGNORECASE)
 LOSS_WORDS = re.compile(r"loss|cost|nll|xent|cross_entropy|objective|perplexity", re.IGNORECASE)
-MODEL_WORDS = re.compile(r"model|infer|net|loss|forward|build|tower|logits|predict|graph|generator|discriminator|fn", re.I)
+MODEL_WORDS = re.compile(
+    r"model|infer|net|loss|forward|build|tower|logits|predict|graph|generator|discriminator|fn", re.I
+)
 LAYER_WORDS = re.compile(r"layer|block|cell|stage|depth", re.IGNORECASE)
-GRADIENT_CALLS = frozenset(["compute_gradients", "minimize", "gradients", "gradient", "get_gradients", "optimize_clones"])
+GRADIENT_CALLS = frozenset(
+    ["compute_gradients", "minimize", "gradients", "gradient", "get_gradients", "optimize_clones"]
+)
+# By which Keras trains.
+FITTING_CALLS = frozenset(["fit", "fit_generator", "train_on_batch", "compile"])
 DEVICE_DEPTH = 2  # calls in calls in which the device may be chosen
 REGION_DEPTH = 4  # calls in calls that are looked through for a model and a gradient
 Loop = ast.For | ast.comprehension
@@ -52,7 +58,8 @@ class TowerLoop:
         """What stands in the loop itself."""
         if isinstance(self.loop, ast.For):
             return self.loop.body
-        return [getattr(self.node, "elt", None) or getattr(self.node, "value", self.node)]
+        element: ast.AST = getattr(self.node, "elt", None) or getattr(self.node, "value", self.node)
+        return [element]
 
     def depends(self, node: ast.AST) -> bool:
         """Whether an expression in the loop itself depends on the tower."""
@@ -133,9 +140,13 @@ def _device(
         if isinstance(each, ast.With):
             for item in each.items:
                 call = item.context_expr
-                if isinstance(call, ast.Call) and is_device(call, module):
-                    if _mentions(call.args[0], names, module) and not _of_a_job(call.args[0], module, repository):
-                        return call, module
+                if (
+                    isinstance(call, ast.Call)
+                    and is_device(call, module)
+                    and _mentions(call.args[0], names, module)
+                    and not _of_a_job(call.args[0], module, repository)
+                ):
+                    return call, module
     if not depth:
         return None
     for each in nodes:
@@ -188,10 +199,16 @@ def _over_towers(found: TowerLoop, own: Sequence[ast.AST], over: str, repository
 def _named_scope(nodes: Sequence[ast.AST], names: set[str], module: Module) -> bool:
     """Whether a scope is named after the tower."""
     for each in nodes:
-        if isinstance(each, ast.Call) and each.args:
-            if module.resolved(each.func).rpartition(".")[2] in ("name_scope", "variable_scope", "op_scope"):
-                if _mentions(each.args[0], names, module) and SCOPE_WORDS.search(source_of(each.args[0])):
-                    return True
+        if (
+            isinstance(each, ast.Call)
+            and each.args
+            and (
+                module.resolved(each.func).rpartition(".")[2] in ("name_scope", "variable_scope", "op_scope")
+                and _mentions(each.args[0], names, module)
+                and SCOPE_WORDS.search(source_of(each.args[0]))
+            )
+        ):
+            return True
     return False
 
 
@@ -217,17 +234,52 @@ def _kind(found: TowerLoop, own: Sequence[ast.AST], over: str, repository: Repos
     loss = _has_loss(found)
     if "run" in here and _session_runs(own, found.module) and not gradient:
         # A session that runs in there runs where its graph says, whatever device the block names.
-        return SERIAL if any(LOSS_WORDS.search(source_of(each)) or _trains(each) for each in own if _is_run(each)) else None
+        return (
+            SERIAL
+            if any(LOSS_WORDS.search(source_of(each)) or _trains(each) for each in own if _is_run(each))
+            else None
+        )
     model = any(_is_model(name) for name in names) or any(MODEL_WORDS.search(name) for name in here)
     if not gradient and LAYER_WORDS.search(over) and not LOOP_WORDS.search(over):
         return None
     if gradient and (model or loss or _collects(own)):
         return TOWERS
-    if loss and _gradients_elsewhere(found, repository):
+    trained = _gradients_elsewhere(found, repository)
+    if (loss or any(name.startswith("keras.") for name in names)) and trained:
         return TOWERS
-    if model and _collects(own) and any(_is_model(name) for name in names):
+    towers_like = (
+        bool(LOOP_WORDS.search(over))
+        or _named_scope(own, found.names, found.module)
+        or _shared(own, found.names, found.module)
+    )
+    if towers_like and _calls_parameter(own, found.function) and _collects(own):
+        # What is spread over devices is a function that somebody gives: a model, in a program that trains.
+        return TOWERS if trained or _trains_anywhere(repository) else EVALUATION
+    if towers_like and model and _collects(own) and any(_is_model(name) for name in names):
         return EVALUATION
     return None
+
+
+def _calls_parameter(nodes: Sequence[ast.AST], function: Function) -> bool:
+    """Whether a function that was given as an argument, or is in a list of them, is called."""
+    given = {*function.parameters} - {"self", "cls"}
+    for name, values in function.assigned.items():
+        if any(
+            isinstance(part, ast.Name) and part.id in given
+            for each in values
+            for part in function.module.inside(each.value)
+        ):
+            given = given | {name}
+    for each in nodes:
+        if isinstance(each, ast.Call):
+            called = each.func.value if isinstance(each.func, ast.Subscript) else each.func
+            if isinstance(called, ast.Name) and called.id in given:
+                return True
+    return False
+
+
+def _trains_anywhere(repository: Repository) -> bool:
+    return any(repository.calls_of(name) for name in GRADIENT_CALLS)
 
 
 def _has_loss(found: TowerLoop) -> bool:
@@ -242,9 +294,9 @@ def _has_loss(found: TowerLoop) -> bool:
 
 
 def _is_model(name: str) -> bool:
-    return name.startswith(("tf.nn.", "tf.layers.", "slim.", "keras.layers.", "tf.contrib.layers.", "tf.contrib.rnn.")) or (
-        name in ("tf.get_variable", "tf.matmul", "tf.Variable", "tf.losses.softmax_cross_entropy", "tf.gradients")
-    )
+    return name.startswith(
+        ("tf.nn.", "tf.layers.", "slim.", "keras.layers.", "tf.contrib.layers.", "tf.contrib.rnn.")
+    ) or (name in ("tf.get_variable", "tf.matmul", "tf.Variable", "tf.losses.softmax_cross_entropy", "tf.gradients"))
 
 
 def _is_run(node: ast.AST) -> bool:
@@ -265,28 +317,30 @@ def _is_call(node: ast.AST) -> bool:
 
 def _collects(nodes: Sequence[ast.AST]) -> bool:
     for each in nodes:
-        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
-            if each.func.attr in ("append", "extend", "add_to_collection", "add"):
-                return True
+        if (
+            isinstance(each, ast.Call)
+            and isinstance(each.func, ast.Attribute)
+            and each.func.attr in ("append", "extend", "add_to_collection", "add")
+        ):
+            return True
         if isinstance(each, ast.Assign) and any(isinstance(target, ast.Subscript) for target in each.targets):
             return True
     return bool(nodes) and isinstance(nodes[0], ast.expr)  # of a comprehension
 
 
 def _gradients_elsewhere(found: TowerLoop, repository: Repository) -> bool:
-    """Whether gradients are computed in the file of a loop, or in what the function that it is in calls or is called by."""
+    """Whether gradients are computed in the file of a loop, or in what its function calls or is called by."""
     for function in found.module.functions:
         for call in function.calls:
-            if found.module.resolved(call.func).rpartition(".")[2] in GRADIENT_CALLS:
+            if found.module.resolved(call.func).rpartition(".")[2] in GRADIENT_CALLS | FITTING_CALLS - {"compile"}:
                 return True
     for each, of in repository.reached(found.function.body, found.module, 3):
         if isinstance(each, ast.Call) and of.resolved(each.func).rpartition(".")[2] in GRADIENT_CALLS:
             return True
     return any(
-        call_of.resolved(call.func).rpartition(".")[2] in GRADIENT_CALLS
+        isinstance(node, ast.Call) and of.resolved(node.func).rpartition(".")[2] in GRADIENT_CALLS | FITTING_CALLS
         for caller in callers(found.function, repository)
-        for call in caller.calls
-        for call_of in [caller.module]
+        for node, of in repository.reached(caller.body, caller.module, 3)
     )
 
 
@@ -294,13 +348,10 @@ def callers(function: Function, repository: Repository) -> Iterator[Function]:
     """Yields the functions that call a function."""
     if not function.name:
         return
-    for module in repository.modules:
-        for each in module.functions:
-            for call in each.calls:
-                name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-                if name in (function.name, function.owner) and function in repository.callees(call, module):
-                    yield each
-                    break
+    calls = [*repository.calls_of(function.name), *(repository.calls_of(function.owner) if function.owner else ())]
+    yield from dict.fromkeys(
+        repository.homes[call] for call, module in calls if function in repository.callees(call, module)
+    )
 
 
 def _outermost(loops: list[TowerLoop]) -> list[TowerLoop]:

@@ -95,10 +95,9 @@ class Program:
         functions = [self.repository.homes[use.call] for use in self.uses if use.call in self.repository.homes]
         return list(dict.fromkeys([*self.loop.module.functions, *functions]))
 
-
     @cached_property
     def linked(self) -> list[Function]:
-        """The functions that the loop's own one leads to, those that call it, and what these lead to next; each once."""
+        """The functions that the loop's own one leads to, its callers, and what these lead to."""
         loop, repository = self.loop, self.repository
         start = [loop.function, *callers(loop.function, repository)]
         functions = dict.fromkeys(start)

@@ -3,10 +3,10 @@
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from parity.scan.model.names import canonical, chain
-
 
 SHARED_NODES = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
 
@@ -43,10 +43,10 @@ class Function:
         """Its statements."""
         return self.node.body if isinstance(self.node, ast.FunctionDef | ast.Module | ast.ClassDef) else []
 
-    @property
-    def calls(self) -> Iterator[ast.Call]:
+    @cached_property
+    def calls(self) -> list[ast.Call]:
         """The calls in it."""
-        return (node for node in self.nodes if isinstance(node, ast.Call))
+        return [node for node in self.nodes if isinstance(node, ast.Call)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,9 +187,7 @@ def _assign(node: ast.AST, function: Function) -> None:
             _give(function, target, node.value, node, "=")
     elif isinstance(node, ast.AugAssign):
         _give(function, node.target, node.value, node, "+=")
-    elif isinstance(node, ast.For):
-        _give(function, node.target, node.iter, node, "for")
-    elif isinstance(node, ast.comprehension):
+    elif isinstance(node, (ast.For, ast.comprehension)):
         _give(function, node.target, node.iter, node, "for")
     elif isinstance(node, ast.With):
         for item in node.items:
@@ -197,9 +195,13 @@ def _assign(node: ast.AST, function: Function) -> None:
                 _give(function, item.optional_vars, item.context_expr, node, "with")
     elif isinstance(node, ast.NamedExpr):
         _give(function, node.target, node.value, node, "=")
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-        if node.func.attr in ("append", "extend", "insert", "add"):
-            _give(function, node.func.value, node.args[-1], node, "append")
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.args
+        and node.func.attr in ("append", "extend", "insert", "add")
+    ):
+        _give(function, node.func.value, node.args[-1], node, "append")
 
 
 def _give(

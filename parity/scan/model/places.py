@@ -22,4 +22,6 @@ def place_of(node: ast.AST, module: Module) -> Place:
 
 def _letters(text: str, count: int) -> int:
     """How many letters so many bytes of UTF-8 are."""
-    return len(text) if count > 4 * len(text) else len(text.encode("utf-8", "replace")[:count].decode("utf-8", "ignore"))
+    return (
+        len(text) if count > 4 * len(text) else len(text.encode("utf-8", "replace")[:count].decode("utf-8", "ignore"))
+    )

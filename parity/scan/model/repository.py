@@ -1,7 +1,7 @@
 """All modules of what is scanned: whose function a call calls, where a value comes from, which flags there are."""
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,12 +10,72 @@ from parity.scan.model.names import chain
 
 # Methods that many classes have: a call of one says nothing of whose it is.
 OF_MANY = frozenset(
-    "append extend get set run add update items keys values join format split close open write read start stop call "
-    "build train fit step save restore load init reset next predict forward main eval apply size name shape copy pop "
-    "initialize log print sum mean backward sample put sort index count parse".split()
+    [
+        "append",
+        "extend",
+        "get",
+        "set",
+        "run",
+        "add",
+        "update",
+        "items",
+        "keys",
+        "values",
+        "join",
+        "format",
+        "split",
+        "close",
+        "open",
+        "write",
+        "read",
+        "start",
+        "stop",
+        "call",
+        "build",
+        "train",
+        "fit",
+        "step",
+        "save",
+        "restore",
+        "load",
+        "init",
+        "reset",
+        "next",
+        "predict",
+        "forward",
+        "main",
+        "eval",
+        "apply",
+        "size",
+        "name",
+        "shape",
+        "copy",
+        "pop",
+        "initialize",
+        "log",
+        "print",
+        "sum",
+        "mean",
+        "backward",
+        "sample",
+        "put",
+        "sort",
+        "index",
+        "count",
+        "parse",
+    ]
 )
+MOST_MODULES = 12  # that a script chooses one of when it runs
 MOST_CANDIDATES = 3  # functions of one name that a call of an unknown object may mean
-DEFINING = ("DEFINE_integer", "DEFINE_string", "DEFINE_float", "DEFINE_bool", "DEFINE_boolean", "DEFINE_list", "DEFINE_enum")
+DEFINING = (
+    "DEFINE_integer",
+    "DEFINE_string",
+    "DEFINE_float",
+    "DEFINE_bool",
+    "DEFINE_boolean",
+    "DEFINE_list",
+    "DEFINE_enum",
+)
 
 
 class Flag(NamedTuple):
@@ -55,6 +115,7 @@ class Repository:
     named: dict[str, list[Function]] = field(default_factory=dict)
     flags: dict[str, Flag] = field(default_factory=dict)
     homes: dict[ast.AST, Function] = field(default_factory=dict)
+    _calls: dict[str, list[tuple[ast.Call, Module]]] = field(default_factory=dict)
     _callees: dict[ast.Call, list[Function]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,6 +126,18 @@ class Repository:
                 self.named.setdefault(function.name, []).append(function)
             for flag in _flags(module):
                 self.flags.setdefault(flag.name, flag)
+
+    def calls_of(self, name: str) -> Sequence[tuple[ast.Call, Module]]:
+        """Returns the calls of whatever has a name, behind the last dot, with the modules that they are in."""
+        if not self._calls:
+            for module in self.modules:
+                for function in module.functions:
+                    for call in function.calls:
+                        called = (
+                            call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+                        )
+                        self._calls.setdefault(called, []).append((call, module))
+        return self._calls.get(name, ())
 
     def callees(self, call: ast.Call, module: Module) -> list[Function]:
         """Returns the functions of the repository that a call may call: one mostly, none of a library."""
@@ -100,9 +173,15 @@ class Repository:
         first = chain(func).partition(".")[0]
         if first in module.imports:
             return self._imported(candidates, resolved)[:MOST_CANDIDATES]
+        if self._is_any_module(first, module.within.get(func)):
+            return [each for each in candidates if not each.owner][:MOST_MODULES]
         if name in OF_MANY or len(candidates) > MOST_CANDIDATES:
             return []
         return candidates
+
+    def _is_any_module(self, name: str, function: Function | None) -> bool:
+        """Whether a name is a module that is chosen when the script runs."""
+        return any("import_module" in source_of(each.value) for each in self.assigned(name, function))
 
     def _constructors(self, name: str) -> list[Function]:
         return [each for each in self.named.get("__init__", []) if each.owner == name]
@@ -143,12 +222,16 @@ class Repository:
 
     def _passed(self, arguments: Iterable[ast.expr], module: Module) -> list[Function]:
         """Functions that are given to a call, which may call them."""
-        names = [each for each in arguments if isinstance(each, ast.Name) and each.id in self.named]
-        names += [each for each in arguments if isinstance(each, ast.Attribute) and chain(each.value) in ("self", "cls")]
+        names = [
+            each
+            for each in arguments
+            if (isinstance(each, ast.Name) and each.id in self.named)
+            or (isinstance(each, ast.Attribute) and chain(each.value) in ("self", "cls"))
+        ]
         return [callee for each in names for callee in self._find(each, module)[:1]]
 
     def assigned(self, name: str, function: Function | None) -> list[Assigned]:
-        """Returns what is assigned to a name, in the nearest scope that has it; of `self.x` in all methods of the class."""
+        """Returns what is assigned to a name in the nearest scope that has it, or to `self.x` in all methods."""
         if name.startswith("self.") and function is not None and "." not in name[5:]:
             owner = _owner(function)
             return [

@@ -87,7 +87,9 @@ def _declared(data: bytes) -> str | None:
 
 
 def cells_of(data: bytes) -> str:
-    """Returns the code cells of a notebook, one behind the other; lines for the notebook itself become comments.
+    """Returns the code cells of a notebook, each line where the file has it; lines for the notebook itself become comments.
+
+    Where the file has several lines of code on one of its own, the cells are written one behind the other.
 
     Raises:
       UnreadableFile: it is no notebook.
@@ -99,14 +101,38 @@ def cells_of(data: bytes) -> str:
         sources = [_source(cell) for cell in cells if cell.get("cell_type") == "code"]
     except (ValueError, AttributeError, TypeError, RecursionError, json.JSONDecodeError):
         raise UnreadableFile("is no notebook") from None
-    return "\n".join(f"# cell {number}\n{source}" for number, source in enumerate(sources, 1))
+    placed = _at_their_lines(sources, data)
+    return "\n".join(placed if placed is not None else [_runnable(line) for source in sources for line in source])
 
 
-def _source(cell: dict[str, Any]) -> str:
+def _at_their_lines(sources: list[list[str]], data: bytes) -> list[str] | None:
+    """Puts each line of the cells where the notebook's file has it; None where it has several on one line."""
+    raw = [line.strip().rstrip(",") for line in data.decode("utf-8", "replace").split("\n")]
+    placed, place = [""] * len(raw), 0
+    for line in (line for source in sources for line in source):
+        if not line.strip():
+            continue
+        texts = {json.dumps(text, ensure_ascii=ascii) for text in (line, f"{line}\n") for ascii in (True, False)}
+        while place < len(raw) and not any(raw[place].endswith(text) for text in texts):
+            place += 1
+        if place == len(raw):
+            return None
+        placed[place] = _runnable(line)
+        place += 1
+    return placed
+
+
+def _runnable(line: str) -> str:
+    """A line for the notebook itself becomes a comment."""
+    match = MAGIC.match(line)
+    return f"{match[1]}pass  # {line}" if match else line
+
+
+def _source(cell: dict[str, Any]) -> list[str]:
     source = cell.get("source", cell.get("input", ""))
     text = "".join(source) if isinstance(source, list) else source
-    lines = text.split("\n")
+    lines = str(text).split("\n")
     # A whole cell may be for another language.
     if lines[0].startswith("%%") and not lines[0].startswith(("%%time", "%%capture", "%%prun")):
-        return "\n".join(f"# {line}" for line in lines)
-    return "\n".join(f"{match[1]}pass  # {line}" if (match := MAGIC.match(line)) else line for line in lines)
+        return []
+    return lines

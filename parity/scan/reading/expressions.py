@@ -61,8 +61,13 @@ def expression(node: Node | None, depth: int = 0) -> ast.expr:
         return ast.Constant(value=...)
     convert = EXPRESSIONS.get(node.type)
     if convert is None or depth > MOST_DEPTH_OF_SOURCE:
-        return at(ast.Constant(value=...), node)
-    return at(convert(node, depth + 1), node)
+        return _placed(ast.Constant(value=...), node)
+    return _placed(convert(node, depth + 1), node)
+
+
+def _placed(converted: ast.expr, node: Node) -> ast.expr:
+    at(converted, node)
+    return converted
 
 
 def at(converted: Any, node: Node) -> Any:
@@ -138,7 +143,9 @@ def _only(node: Node, depth: int) -> ast.expr:
     return expression(inside[0], depth) if inside else ast.Constant(value=...)
 
 
-@converts("parenthesized_expression", "await", "type", "as_pattern_target", "chevron", "constrained_type", "member_type")
+@converts(
+    "parenthesized_expression", "await", "type", "as_pattern_target", "chevron", "constrained_type", "member_type"
+)
 def _inside(node: Node, depth: int) -> ast.expr:
     return _only(node, depth)
 
@@ -158,7 +165,7 @@ def _slice(node: Node, depth: int) -> ast.expr:
             parts.append(None)
         elif child.is_named and child.type != "comment":
             parts[-1] = expression(child, depth)
-    parts = (parts + [None, None])[:3]
+    parts = [*parts, None, None][:3]
     return ast.Slice(lower=parts[0], upper=parts[1], step=parts[2])
 
 
@@ -225,9 +232,9 @@ def _string(node: Node, depth: int) -> ast.expr:
 
 def _piece(node: Node, depth: int) -> ast.expr:
     if node.type != "interpolation":
-        return at(ast.Constant(value=text_of(node)), node)
+        return _placed(ast.Constant(value=text_of(node)), node)
     value = expression(node.child_by_field_name("expression"), depth)
-    return at(ast.FormattedValue(value=value, conversion=-1, format_spec=None), node)
+    return _placed(ast.FormattedValue(value=value, conversion=-1, format_spec=None), node)
 
 
 @converts("concatenated_string")

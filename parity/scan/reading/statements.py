@@ -109,7 +109,9 @@ def _augmented(node: Node, depth: int) -> ast.stmt:
 @_statement("print_statement", "exec_statement")
 def _print(node: Node, depth: int) -> ast.stmt:
     name = at(ast.Name(id=node.type.partition("_")[0], ctx=LOAD), node)
-    return ast.Expr(value=at(ast.Call(func=name, args=[expression(each, depth) for each in named(node)], keywords=[]), node))
+    return ast.Expr(
+        value=at(ast.Call(func=name, args=[expression(each, depth) for each in named(node)], keywords=[]), node)
+    )
 
 
 @_statement("import_statement")
@@ -193,9 +195,7 @@ def _for(node: Node, depth: int) -> ast.stmt:
 @_statement("while_statement")
 def _while(node: Node, depth: int) -> ast.stmt:
     test = expression(node.child_by_field_name("condition"), depth)
-    return ast.While(
-        test=test, body=_block(node.child_by_field_name("body"), depth), orelse=_alternative(node, depth)
-    )
+    return ast.While(test=test, body=_block(node.child_by_field_name("body"), depth), orelse=_alternative(node, depth))
 
 
 def _alternative(node: Node, depth: int) -> list[ast.stmt]:
@@ -241,7 +241,9 @@ def _match(node: Node, depth: int) -> ast.stmt:
     # As one block: which case is taken is not decided here.
     block = node.child_by_field_name("body")
     cases = [child.child_by_field_name("consequence") for child in named(block)] if block is not None else []
-    return ast.If(test=ast.Constant(value=...), body=[each for case in cases for each in _block(case, depth)], orelse=[])
+    return ast.If(
+        test=ast.Constant(value=...), body=[each for case in cases for each in _block(case, depth)], orelse=[]
+    )
 
 
 @_statement("return_statement")

@@ -19,14 +19,27 @@ def is_plain_sum(program: Program) -> bool:
     if combiner is None or combiner.kind not in ("sum", "sum of the losses") or scales_losses(program) is not None:
         return False
     if any(
-        divides_by_count(node, program.repository)
+        divides_by_count(node, program.repository) or _is_reciprocal(node)
         for function in dict.fromkeys([combiner.function, program.loop.function, *linked(program)])
         for node in function.nodes
     ):
         return False
     rates = [use.argument("learning_rate", 0) for use in optimizers(program)]
-    sources = [part for rate in rates if rate is not None for part in program.repository.sources(rate, program.loop.module, 2)]
+    sources = [
+        part for rate in rates if rate is not None for part in program.repository.sources(rate, program.loop.module, 2)
+    ]
     return not any(divides_by_count(part, program.repository) for part in sources)
+
+
+def _is_reciprocal(node: ast.AST) -> bool:
+    """Whether something is one over a number that is computed: it may be that of the towers by any name."""
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Div)
+        and isinstance(node.left, ast.Constant)
+        and node.left.value == 1
+        and not isinstance(node.right, ast.Constant)
+    )
 
 
 def _sum(code: Code) -> Iterator[Hit]:
@@ -45,7 +58,9 @@ def _scaled_sum(code: Code) -> Iterator[Hit]:
         scaled = scales_losses(program)
         if scaled is not None:
             function = program.repository.homes[scaled]
-            yield Hit(scaled, function.module, f"losses are divided in each tower ({source_of(scaled)}), gradients added up")
+            yield Hit(
+                scaled, function.module, f"losses are divided in each tower ({source_of(scaled)}), gradients added up"
+            )
 
 
 def _sparse_sum(code: Code) -> Iterator[Hit]:
@@ -73,14 +88,16 @@ def _filters_none(node: ast.ListComp) -> bool:
         return False
     tests = [test for clause in node.generators for test in clause.ifs]
     return any(
-        isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot) and source_of(test.comparators[0]) == "None"
+        isinstance(test, ast.Compare)
+        and isinstance(test.ops[0], ast.IsNot)
+        and source_of(test.comparators[0]) == "None"
         for test in tests
         if isinstance(test, ast.Compare) and test.ops
     )
 
 
 def _appended(node: ast.ListComp, program: Program) -> bool:
-    """Whether a tower's own pairs are filtered: the list goes over what compute_gradients gives, and is then appended."""
+    """Whether a tower's own pairs are filtered: the list goes over what compute_gradients gives."""
     if not program.is_in_towers(node) or program.combiner is None or program.combiner.kind.endswith("losses"):
         return False
     if program.loop.node not in program.loop.module.ancestors(node):
@@ -104,7 +121,9 @@ def _of_kind(code: Code, none: str) -> Iterator[Combiner]:
 def _crash(code: Code) -> Iterator[Hit]:
     for combiner in _of_kind(code, "crash"):
         module = code.repository.homes[combiner.none_node].module  # type: ignore[index]
-        text = "a gradient goes into expand_dims without a test for None: a variable that no loss reaches ends the program"
+        text = (
+            "a gradient goes into expand_dims without a test for None: a variable that no loss reaches ends the program"
+        )
         yield Hit(combiner.none_node, module, text)  # type: ignore[arg-type]
 
 
@@ -133,7 +152,7 @@ def _clipped(code: Code) -> Iterator[Hit]:
 
 
 def _applied_behind(program: Program) -> bool:
-    """Whether gradients are combined before they are applied: a tower that applies its own clips them where DDP does."""
+    """Whether gradients are combined before they are applied: one that applies its own clips where DDP does."""
     own = [node for node, _ in program.loop.region if isinstance(node, ast.Call)]
     return not any(chain(each.func).rpartition(".")[2] in ("apply_gradients", "minimize") for each in own)
 
@@ -145,7 +164,9 @@ def _rows(code: Code) -> Iterator[Hit]:
             continue
         for use, before in clips(program):
             if use.last == "clip_by_global_norm" and not before:
-                yield Hit(use.call, use.module, "the norm counts each row of a sparse gradient, also one that is there twice")
+                yield Hit(
+                    use.call, use.module, "the norm counts each row of a sparse gradient, also one that is there twice"
+                )
 
 
 def _replaced(code: Code) -> Iterator[Hit]:
@@ -166,7 +187,9 @@ def _optimizer_each(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         for use in optimizers(program):
             if program.loop.node in use.module.ancestors(use.call):
-                yield Hit(use.call, use.module, "each tower makes an optimizer of its own; the one that applies is the last")
+                yield Hit(
+                    use.call, use.module, "each tower makes an optimizer of its own; the one that applies is the last"
+                )
 
 
 GRADIENT_RULES = (
@@ -175,10 +198,12 @@ GRADIENT_RULES = (
         "gradients-summed",
         Severity.ERROR,
         "gradients of the towers are added up, not averaged",
-        "The towers' gradients are added up, and nothing is divided by the number of towers: neither they, nor the losses, nor "
+        "The towers' gradients are added up, and nothing is divided by the number of towers: neither they, nor the "
+        "losses, nor "
         "the learning rate. The step grows with the number of towers.",
         "DistributedDataParallel averages: the same learning rate makes a step that is smaller by the number of ranks.",
-        "Multiply each rank's loss by the world size before `backward()`, or, with SGD and momentum only, the learning rate.",
+        "Multiply each rank's loss by the world size before `backward()`, or, with SGD and momentum only, the "
+        "learning rate.",
         _sum,
         hazards=("sum_not_mean",),
     ),
@@ -187,7 +212,8 @@ GRADIENT_RULES = (
         "scaled-losses-summed",
         Severity.NOTE,
         "losses are divided in each tower, and gradients added up",
-        "Each tower's loss, or its gradient, is divided by the number of towers; what is added up is a mean in the end.",
+        "Each tower's loss, or its gradient, is divided by the number of towers; what is added up is a mean in the "
+        "end.",
         "DDP divides by itself: a loss that is divided as well is divided twice.",
         "Leave the division out of the loss. A loss that was logged is the mean already.",
         _scaled_sum,
@@ -198,10 +224,12 @@ GRADIENT_RULES = (
         "sparse-gradients-summed",
         Severity.ERROR,
         "sparse gradients are added up where dense ones are averaged",
-        "The branch for `IndexedSlices` concatenates values and indices and does not divide: the gradients of embeddings are as "
+        "The branch for `IndexedSlices` concatenates values and indices and does not divide: the gradients of "
+        "embeddings are as "
         "many times larger as there are towers. Rows that are in several towers are added up when they are applied.",
         "DDP averages the gradient of `nn.Embedding` like any other: embeddings learn more slowly by that factor.",
-        "Multiply the embedding's gradient by the world size in a hook, `weight.register_hook(lambda g: g * world_size)`, "
+        "Multiply the embedding's gradient by the world size in a hook, `weight.register_hook(lambda g: g * "
+        "world_size)`, "
         "or scale its group's rate with SGD only.",
         _sparse_sum,
         hazards=("sparse_sum",),
@@ -213,21 +241,24 @@ GRADIENT_RULES = (
         "paired-by-position",
         Severity.WARNING,
         "gradients are paired by position after some were left out",
-        "Pairs whose gradient is None are taken out of each tower's list, and the lists are then read side by side. Where towers "
-        "lack gradients of different variables, a variable gets the gradient of another one, and nothing fails if shapes agree.",
+        "Pairs whose gradient is None are taken out of each tower's list, and the lists are then read side by side. "
+        "Where towers "
+        "lack gradients of different variables, a variable gets the gradient of another one, and nothing fails if "
+        "shapes agree.",
         "DDP pairs by parameter. A port pairs rightly, and is another training where the script did not.",
         "`DistributedDataParallel(model, find_unused_parameters=True)` where a parameter may have no gradient.",
         _pairing,
         decided=False,
         hazards=("positional_pairing",),
-        differs="Towers that are built equally lack the same gradients, and the pairs are right: only a recording shows whether.",
+        differs="Towers that are built equally lack the same gradients, and the pairs are right: a recording shows it.",
     ),
     Rule(
         "TP105",
         "gradient-may-be-none",
         Severity.NOTE,
         "a missing gradient would end the program",
-        "Gradients are stacked without a test for None. A variable that the loss does not reach makes TensorFlow raise.",
+        "Gradients are stacked without a test for None. A variable that the loss does not reach makes TensorFlow "
+        "raise.",
         "DDP waits for a gradient of each parameter that requires one: what raised here would hang or raise there.",
         "Freeze what no loss reaches (`requires_grad_(False)`), or pass `find_unused_parameters=True`.",
         _crash,
@@ -266,10 +297,12 @@ GRADIENT_RULES = (
         "clipped-in-each-tower",
         Severity.WARNING,
         "gradients are clipped in each tower, before they are combined",
-        "Every tower clips its own gradients, and the clipped ones are combined. A mean of clipped gradients is not the clipped "
+        "Every tower clips its own gradients, and the clipped ones are combined. A mean of clipped gradients is not "
+        "the clipped "
         "mean: for two vectors and a limit of 1 it was (0.45, 0.20) and (0.68, 0.74).",
         "`clip_grad_norm_` after `backward()` comes after DDP's all-reduce: it clips the mean.",
-        "Clip in a communication hook, `model.register_comm_hook(state, clip_then_average)`, or under `no_sync()` with an "
+        "Clip in a communication hook, `model.register_comm_hook(state, clip_then_average)`, or under `no_sync()` "
+        "with an "
         "all-reduce by hand.",
         _clipped,
         hazards=("changed_before_combining",),
@@ -279,10 +312,12 @@ GRADIENT_RULES = (
         "norm-of-sparse-rows",
         Severity.NOTE,
         "a norm is taken of sparse gradients as they are",
-        "`clip_by_global_norm` of `IndexedSlices` takes the norm of their rows: a row that was looked up four times counts as four "
+        "`clip_by_global_norm` of `IndexedSlices` takes the norm of their rows: a row that was looked up four times "
+        "counts as four "
         "small ones and not as their sum (2.0 and not 4.0).",
         "A dense gradient has repeated rows added up: its norm is larger, and more is clipped.",
-        "`nn.Embedding(sparse=True)` with `torch_ddp.like_tf.clip_grads_by_global_norm_`, which counts rows as TensorFlow does.",
+        "`nn.Embedding(sparse=True)` with `torch_ddp.like_tf.clip_grads_by_global_norm_`, which counts rows as "
+        "TensorFlow does.",
         _rows,
         decided=False,
         hazards=("norm_of_repeated_rows",),
@@ -293,7 +328,8 @@ GRADIENT_RULES = (
         "gradient-replaced",
         Severity.WARNING,
         "the gradient of an op is replaced",
-        "`gradient_override_map`, `RegisterGradient` or `custom_gradient` gives an op another gradient than its derivative.",
+        "`gradient_override_map`, `RegisterGradient` or `custom_gradient` gives an op another gradient than its "
+        "derivative.",
         "autograd differentiates what `forward` computes: without more, the port has the true derivative.",
         "A `torch.autograd.Function` whose `backward` is the script's. `parity port` writes derivatives only.",
         _replaced,
@@ -303,7 +339,8 @@ GRADIENT_RULES = (
         "optimizer-in-each-tower",
         Severity.NOTE,
         "each tower makes an optimizer",
-        "The optimizer is made inside the loop. What applies the combined gradients is the last one; the others hold no state.",
+        "The optimizer is made inside the loop. What applies the combined gradients is the last one; the others "
+        "hold no state.",
         "Each rank has one optimizer with its slots.",
         "One optimizer, made after the model is wrapped or before, of `model.parameters()`.",
         _optimizer_each,

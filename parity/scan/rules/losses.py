@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from parity.scan.inventory.facts import reported
+from parity.scan.inventory.facts import reported, returned
 from parity.scan.inventory.loops import LOSS_WORDS
 from parity.scan.inventory.program import Code, Program
 from parity.scan.model.module import Function, Module
@@ -22,6 +22,8 @@ def _last(code: Code) -> Iterator[Hit]:
         for use, name, which in reported(program):
             if which == "last":
                 yield Hit(use.call, use.module, f"{name} is that of the tower that was built last")
+        for node, module, name in returned(program):
+            yield Hit(node, module, f"{name}, which is returned, is that of the tower that was built last")
 
 
 def _summed_decay(code: Code) -> Iterator[Hit]:
@@ -29,15 +31,21 @@ def _summed_decay(code: Code) -> Iterator[Hit]:
         if not is_plain_sum(program):
             continue
         for use in program.uses:
-            unscoped = use.last == "get_collection" and DECAY_WORDS.search(source_of(use.call)) and len(use.call.args) == 1
+            unscoped = (
+                use.last == "get_collection" and DECAY_WORDS.search(source_of(use.call)) and len(use.call.args) == 1
+            )
             every = use.last in ("l2_loss", "get_regularization_losses") or unscoped
             if every and program.is_in_towers(use.call) and not of_first_tower(use.call, program.loop, use.module):
-                yield Hit(use.call, use.module, "each tower's loss has the weight decay, and their gradients are added up")
+                yield Hit(
+                    use.call, use.module, "each tower's loss has the weight decay, and their gradients are added up"
+                )
                 break
 
 
 def _scoped_decay(code: Code) -> Iterator[Hit]:
     for program in code.programs:
+        if _adds_itself(program):
+            continue
         for use in program.uses:
             if not program.is_in_towers(use.call):
                 continue
@@ -47,6 +55,19 @@ def _scoped_decay(code: Code) -> Iterator[Hit]:
             if (by_collection or by_function) and scope is not None and source_of(scope) != "None":
                 text = f"{source_of(use.call)} holds what was made in the scope: nothing, or the first tower's alone"
                 yield Hit(use.call, use.module, text)
+
+
+def _adds_itself(program: Program) -> bool:
+    """Whether the script puts losses into the collection by its own code, in each tower."""
+    modules = dict.fromkeys(function.module for function in [*program.linked, *program.functions])
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("add_to_collection", "add_to_collections", "add_loss")
+        and DECAY_WORDS.search(source_of(call, 200))
+        for module in modules
+        for function in module.functions
+        for call in function.calls
+    )
 
 
 def _decay_of_one(code: Code) -> Iterator[Hit]:
@@ -59,7 +80,9 @@ def _decay_of_one(code: Code) -> Iterator[Hit]:
                 use.last == "get_collection" and DECAY_WORDS.search(source_of(use.call))
             )
             if decay and program.is_in_towers(use.call) and of_first_tower(use.call, program.loop, use.module):
-                yield Hit(use.call, use.module, "one tower's loss has the weight decay, and the mean over all towers is taken")
+                yield Hit(
+                    use.call, use.module, "one tower's loss has the weight decay, and the mean over all towers is taken"
+                )
 
 
 def _vector(code: Code) -> Iterator[Hit]:
@@ -69,7 +92,7 @@ def _vector(code: Code) -> Iterator[Hit]:
                 if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
                     for side, other in ((node.left, node.right), (node.right, node.left)):
                         if _is_collection(side, function) and _is_loss(node, other, function):
-                            text = f"{source_of(node)} adds a list to a loss: the loss is a vector with a term for each entry"
+                            text = f"{source_of(node)} adds a list to a loss: it is a vector with a term for each entry"
                             yield Hit(node, function.module, text)
 
 
@@ -79,7 +102,10 @@ def _is_collection(node: ast.expr, function: Function) -> bool:
     if isinstance(node, ast.Name):
         given = function.assigned.get(node.id, [])
         return bool(given) and all(
-            each.how == "=" and each.place is None and isinstance(each.value, ast.Call) and _is_collection(each.value, function)
+            each.how == "="
+            and each.place is None
+            and isinstance(each.value, ast.Call)
+            and _is_collection(each.value, function)
             for each in given
         )
     return False
@@ -94,7 +120,12 @@ def _is_loss(node: ast.BinOp, other: ast.expr, function: Function) -> bool:
             # add_n and reduce_sum take lists.
             return False
         if isinstance(each, ast.Assign):
-            return bool(LOSS_WORDS.search(source_of(each, 300)))
+            added = any(
+                chain(call.func).rpartition(".")[2] in ("add_n", "accumulate_n", "reduce_sum")
+                and source_of(each.targets[0]) == source_of(call.args[0] if call.args else None)
+                for call in function.calls
+            )
+            return not added and bool(LOSS_WORDS.search(source_of(each, 300)))
     return bool(LOSS_WORDS.search(source_of(other)))
 
 
@@ -102,12 +133,17 @@ def _is_list(node: ast.expr, function: Function) -> bool:
     if isinstance(node, ast.List | ast.ListComp | ast.Tuple) or _is_collection(node, function):
         return True
     if isinstance(node, ast.Call):
-        return chain(node.func) in ("list", "tuple", "sorted")
+        name = chain(node.func)
+        return name in ("list", "tuple", "sorted") or bool(re.search(r"get_\w*loss(es)?$|get_collection", name))
     if isinstance(node, ast.BinOp):
         return _is_list(node.left, function) or _is_list(node.right, function)
     if isinstance(node, ast.Name):
         given = function.assigned.get(node.id, [])
-        return any(_is_list(each.value, function) for each in given if each.value is not node and each.how == "=" and not isinstance(each.value, ast.BinOp | ast.Name))
+        return any(
+            _is_list(each.value, function)
+            for each in given
+            if each.value is not node and each.how == "=" and not isinstance(each.value, ast.BinOp | ast.Name)
+        )
     return False
 
 
@@ -156,7 +192,9 @@ def _divides_by_sum(node: ast.AST, module: Module, program: Program) -> bool:
 def _uses_regularizer(code: Code) -> Iterator[Hit]:
     """Regularisers whose losses are in a collection that nothing reads."""
     text = "\n".join(line for module in code.repository.modules for line in module.lines)
-    if re.search(r"REGULARIZATION_LOSSES|get_regularization_loss|get_total_loss|create_clones|regularization_losses", text):
+    if re.search(
+        r"REGULARIZATION_LOSSES|get_regularization_loss|get_total_loss|create_clones|regularization_losses", text
+    ):
         return
     for program in code.programs:
         for use in uses_in(linked(program)):
@@ -165,7 +203,9 @@ def _uses_regularizer(code: Code) -> Iterator[Hit]:
                 if given is None or not use.name.startswith(("slim.", "tf.")):
                     continue
                 if isinstance(given, ast.Call) and use.module.resolved(given.func).endswith("_regularizer"):
-                    yield Hit(given, use.module, f"{source_of(given)} leaves its loss in a collection that nothing here reads")
+                    yield Hit(
+                        given, use.module, f"{source_of(given)} leaves its loss in a collection that nothing here reads"
+                    )
 
 
 LOSS_RULES = (
@@ -174,9 +214,11 @@ LOSS_RULES = (
         "loss-of-one-tower",
         Severity.NOTE,
         "the loss that is reported is that of one tower",
-        "A name that is bound in the loop is fetched behind it: it is the loss of the tower that was built last, on its shard.",
+        "A name that is bound in the loop is fetched behind it: it is the loss of the tower that was built last, on "
+        "its shard.",
         "What rank 0 prints is the loss of its shard; neither is the loss of the batch.",
-        "`dist.all_reduce(loss.detach(), op=dist.ReduceOp.AVG)` to log the mean; compare logs with the recording, not the script's.",
+        "`dist.all_reduce(loss.detach(), op=dist.ReduceOp.AVG)` to log the mean; compare logs with the recording, "
+        "not the script's.",
         _last,
         hazards=("last_towers_loss",),
         differs="A loss that is fetched for something else than a report, by a hook or in another function, is seen by the "
@@ -187,7 +229,8 @@ LOSS_RULES = (
         "decay-counted-per-tower",
         Severity.WARNING,
         "the weight decay counts once for each tower",
-        "Each tower's loss has the decay, and gradients are added up: it is as many times what its coefficient says as there are "
+        "Each tower's loss has the decay, and gradients are added up: it is as many times what its coefficient says "
+        "as there are "
         "towers.",
         "DDP averages: a decay in each rank's loss counts once.",
         "Multiply the coefficient by the number of towers, or each rank's whole loss by the world size.",
@@ -199,21 +242,25 @@ LOSS_RULES = (
         "decay-of-a-scope",
         Severity.WARNING,
         "the weight decay is looked for in the tower's scope",
-        "Regularisation losses of a scope are those whose ops were made in it. With `tf.get_variable(regularizer=...)` they are made "
-        "once and outside of any tower: every tower has none. With slim and `tf.layers` the first tower has them, the others none: "
+        "Regularisation losses of a scope are those whose ops were made in it. With "
+        "`tf.get_variable(regularizer=...)` they are made "
+        "once and outside of any tower: every tower has none. With slim and `tf.layers` the first tower has them, "
+        "the others none: "
         "under a mean the decay is divided by the number of towers (measured on 1.15).",
         "A decay in each rank's loss counts once: more than the script's.",
-        "Divide the coefficient by the number of towers, or leave the decay out: `parity record` says how often it counts.",
+        "Divide the coefficient by the number of towers, or leave the decay out: `parity record` says how often it "
+        "counts.",
         _scoped_decay,
         hazards=("decay_counted", "regularisation_lost"),
-        differs="Losses that the script puts into the collection itself, in each tower, are in the scope: the recording counts them.",
+        differs="Losses that the script itself collects in each tower are in the scope: the recording counts them.",
     ),
     Rule(
         "TP404",
         "decay-of-one-tower",
         Severity.WARNING,
         "one tower has the weight decay, and the mean is taken",
-        "The decay is added for one tower only, and gradients or losses are averaged: it is divided by the number of towers.",
+        "The decay is added for one tower only, and gradients or losses are averaged: it is divided by the number "
+        "of towers.",
         "A decay in each rank's loss counts once: more than the script's.",
         "Divide the coefficient by the number of towers.",
         _decay_of_one,
@@ -224,10 +271,12 @@ LOSS_RULES = (
         "loss-is-a-vector",
         Severity.ERROR,
         "the loss is a vector",
-        "A list is added to a scalar: TensorFlow makes a vector of the list and adds the scalar to each entry. The gradient is that "
+        "A list is added to a scalar: TensorFlow makes a vector of the list and adds the scalar to each entry. The "
+        "gradient is that "
         "of the sum: the scalar counts once for each entry (66 instead of 3, measured on 22 entries).",
         "`backward()` refuses a vector.",
-        "`loss = len(terms) * cross_entropy + sum(terms)` is what the script differentiates; most meant `cross_entropy + sum(terms)`.",
+        "`loss = len(terms) * cross_entropy + sum(terms)` is what the script differentiates; most meant "
+        "`cross_entropy + sum(terms)`.",
         _vector,
         hazards=("loss_is_no_scalar",),
     ),
@@ -236,10 +285,12 @@ LOSS_RULES = (
         "normalised-per-tower",
         Severity.NOTE,
         "each tower divides by its own count, and towers are averaged",
-        "The loss is divided by what the tower counts itself (tokens, valid pixels, weights), and the mean over towers is taken: "
+        "The loss is divided by what the tower counts itself (tokens, valid pixels, weights), and the mean over "
+        "towers is taken: "
         "an example counts more in a tower that has fewer.",
         "DDP does the same with ranks, where shards are the same ones: with others the weights of examples differ.",
-        "The same division on each rank, and the script's shards; for the mean over all examples, `all_reduce` the count.",
+        "The same division on each rank, and the script's shards; for the mean over all examples, `all_reduce` the "
+        "count.",
         _own_count,
     ),
     Rule(
@@ -247,7 +298,8 @@ LOSS_RULES = (
         "regularisation-not-in-the-loss",
         Severity.WARNING,
         "a regulariser's loss is in no loss",
-        "Layers are given a regulariser; its loss goes to a collection that nothing in this code reads. There is no weight decay.",
+        "Layers are given a regulariser; its loss goes to a collection that nothing in this code reads. There is no "
+        "weight decay.",
         "A port with the coefficient as `weight_decay` decays where the script does not.",
         "No weight decay.",
         _uses_regularizer,

@@ -30,12 +30,17 @@ def _adam(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         for use in optimizers(program):
             if use.name in ("tf.train.AdamOptimizer", "tf.contrib.opt.AdamWOptimizer"):
-                yield Hit(use.call, use.module, f"{source_of(use.call)}: epsilon is added before the correction of the bias")
+                yield Hit(
+                    use.call, use.module, f"{source_of(use.call)}: epsilon is added before the correction of the bias"
+                )
 
 
 def _others(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         for use in optimizers(program):
+            said = all(use.argument(name, place) for place, name in enumerate(("learning_rate", "rho", "epsilon")))
+            if use.last == "AdadeltaOptimizer" and said:
+                continue
             if use.last in OTHER_RULES and use.name.startswith("tf."):
                 yield Hit(use.call, use.module, f"{source_of(use.call)}: {OTHER_RULES[use.last]}")
 
@@ -84,7 +89,11 @@ def _is_one(node: ast.expr) -> bool:
 
 def _takes_its_place(call: ast.Call, counted: list[Use], function: Function) -> bool:
     """Whether the counting is of another step, or in a branch, or function, that the update is not in."""
-    target = source_of(call.func.value) if isinstance(call.func, ast.Attribute) and call.func.attr == "assign_add" else source_of(call.args[0])
+    target = (
+        source_of(call.func.value)
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "assign_add"
+        else source_of(call.args[0])
+    )
     if chain(call.func) in ("tf.assign_add", "tf.assign"):
         target = source_of(call.args[0])
     for use in counted:
@@ -105,9 +114,14 @@ def _never_read(code: Code) -> Iterator[Hit]:
             continue
         for use in uses_in(functions):
             if use.last in SCHEDULES:
-                step = use.argument("x" if use.last.startswith("piecewise") else "global_step", 0 if use.last.startswith("piecewise") else 1)
+                step = use.argument(
+                    "x" if use.last.startswith("piecewise") else "global_step",
+                    0 if use.last.startswith("piecewise") else 1,
+                )
                 if step is not None and _is_step(step, program, use):
-                    text = f"{source_of(use.call)} reads a step that no update counts: the rate stays what it is at first"
+                    text = (
+                        f"{source_of(use.call)} reads a step that no update counts: the rate stays what it is at first"
+                    )
                     yield Hit(use.call, use.module, text)
 
 
@@ -118,7 +132,13 @@ def _is_step(node: ast.expr, program: Program, use: Use) -> bool:
             # A number that is fed is counted in Python.
             if name == "placeholder":
                 return False
-            if name in ("get_or_create_global_step", "get_global_step", "create_global_step", "Variable", "get_variable"):
+            if name in (
+                "get_or_create_global_step",
+                "get_global_step",
+                "create_global_step",
+                "Variable",
+                "get_variable",
+            ):
                 return True
     return False
 
@@ -127,9 +147,15 @@ def _counts_elsewhere(functions: list[Function]) -> bool:
     for function in functions:
         for call in function.calls:
             name = chain(call.func).rpartition(".")[2]
-            if name in ("assign", "assign_add", "load", "increment_global_step", "create_train_op", "optimize_clones"):
-                if STEP_WORDS.search(source_of(call, 200)) or name in ("create_train_op", "optimize_clones"):
-                    return True
+            if name in (
+                "assign",
+                "assign_add",
+                "load",
+                "increment_global_step",
+                "create_train_op",
+                "optimize_clones",
+            ) and (STEP_WORDS.search(source_of(call, 200)) or name in ("create_train_op", "optimize_clones")):
+                return True
     return False
 
 
@@ -153,7 +179,12 @@ def _unit(code: Code) -> Iterator[Hit]:
             name = "boundaries" if use.last.startswith("piecewise") else "decay_steps"
             given = use.argument(name, 1 if name == "boundaries" else 2)
             counted = use.argument("global_step", 1)
-            parts = [part for each in (given, counted) if each is not None for part in program.repository.sources(each, use.module, 2)]
+            parts = [
+                part
+                for each in (given, counted)
+                if each is not None
+                for part in program.repository.sources(each, use.module, 2)
+            ]
             if any(isinstance(part, ast.Name | ast.Attribute) and words.search(chain(part)) for part in parts):
                 text = f"{source_of(use.call)}: its steps are computed from batches or examples"
                 yield Hit(use.call, use.module, text)
@@ -162,12 +193,14 @@ def _unit(code: Code) -> Iterator[Hit]:
 def _by_hand(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         for function in linked(program):
-            if function.name == "" or not re.search(r"grad|(^|\W)g(\W|$)", " ".join([*function.parameters, function.name]), re.I):
+            if function.name == "" or not re.search(
+                r"grad|(^|\W)g(\W|$)", " ".join([*function.parameters, function.name]), re.I
+            ):
                 continue
             assigns = [
                 call
                 for call in function.calls
-                if isinstance(call.func, ast.Attribute) and call.func.attr in ("assign", "assign_add", "assign_sub")
+                if (isinstance(call.func, ast.Attribute) and call.func.attr in ("assign", "assign_add", "assign_sub"))
                 or function.module.resolved(call.func) in ("tf.assign", "tf.assign_add", "tf.assign_sub")
             ]
             loops = [node for node in function.nodes if isinstance(node, ast.For) and "zip" in source_of(node.iter)]
@@ -182,7 +215,11 @@ def _ungated(code: Code) -> Iterator[Hit]:
             if use.name == "tf.gradients" and program.is_in_towers(use.call):
                 gate = use.argument("gate_gradients")
                 if gate is None or (isinstance(gate, ast.Constant) and not gate.value):
-                    yield Hit(use.call, use.module, "gradients of one variable may be applied before those of others are computed")
+                    yield Hit(
+                        use.call,
+                        use.module,
+                        "gradients of one variable may be applied before those of others are computed",
+                    )
 
 
 OPTIMIZER_RULES = (
@@ -192,7 +229,8 @@ OPTIMIZER_RULES = (
         Severity.NOTE,
         "Adam's epsilon stands in another place",
         "TensorFlow adds epsilon to the root of the uncorrected average (epsilon hat of the paper).",
-        "`torch.optim.Adam` adds it after the correction: early steps differ as much as the update itself where gradients are tiny "
+        "`torch.optim.Adam` adds it after the correction: early steps differ as much as the update itself where "
+        "gradients are tiny "
         "(largest difference of weights 5e-3 after four steps of rate 1e-3, measured).",
         "`torch_ddp.like_tf.Adam(model.parameters(), lr=...)`.",
         _adam,
@@ -202,7 +240,8 @@ OPTIMIZER_RULES = (
         "optimizer-differs",
         Severity.WARNING,
         "the optimizer computes otherwise than the one of its name in torch",
-        "TensorFlow's RMSProp, Adagrad, Adadelta, AdaMax, Nadam and lazy Adam have other first values, defaults or formulas than "
+        "TensorFlow's RMSProp, Adagrad, Adadelta, AdaMax, Nadam and lazy Adam have other first values, defaults or "
+        "formulas than "
         "torch's; some torch does not have.",
         "The optimizer of the same name is another one: its updates differ from the first step on.",
         "`torch_ddp.like_tf` has RMSProp, Adagrad, Adadelta and more, with TensorFlow's formulas and defaults.",
@@ -236,7 +275,8 @@ OPTIMIZER_RULES = (
         "step-not-counted",
         Severity.NOTE,
         "no update counts the global step",
-        "`apply_gradients` and `minimize` count a step only where they are given it. Checkpoints are not numbered, hooks that stop or "
+        "`apply_gradients` and `minimize` count a step only where they are given it. Checkpoints are not numbered, "
+        "hooks that stop or "
         "save by steps wait forever.",
         "Nothing of the training: a port counts its own steps.",
         "Count updates in the loop.",
@@ -248,7 +288,8 @@ OPTIMIZER_RULES = (
         "unit-of-the-schedule",
         Severity.NOTE,
         "the schedule's steps are computed from batches or examples",
-        "Boundaries are computed from a batch size or a number of examples. Whether that batch is a tower's or that of all towers, "
+        "Boundaries are computed from a batch size or a number of examples. Whether that batch is a tower's or that "
+        "of all towers, "
         "and whether the step counts updates or examples, decides when the rate falls.",
         "A rank's batch is a tower's; the batch of an update is world size times as large.",
         "Write the boundaries in updates, as numbers that the recording shows.",
@@ -261,7 +302,8 @@ OPTIMIZER_RULES = (
         Severity.NOTE,
         "an optimizer of assignments",
         "Weights and slots are assigned by the script itself.",
-        "A `torch.optim.Optimizer` of one's own computes the same; that of the same name mostly differs in its details.",
+        "A `torch.optim.Optimizer` of one's own computes the same; that of the same name mostly differs in its "
+        "details.",
         "`parity port` writes the optimizer from the recorded graph.",
         _by_hand,
     ),
@@ -270,7 +312,8 @@ OPTIMIZER_RULES = (
         "gradients-not-gated",
         Severity.NOTE,
         "gradients may be computed from weights that are updated already",
-        "`tf.gradients` without `gate_gradients=True`: an update may be applied while other gradients are still computed from the "
+        "`tf.gradients` without `gate_gradients=True`: an update may be applied while other gradients are still "
+        "computed from the "
         "variable.",
         "A port has all gradients before its update.",
         "`loss.backward()`, then `optimizer.step()`; where the script races, no port repeats it.",

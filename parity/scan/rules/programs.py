@@ -12,7 +12,9 @@ from parity.scan.result import Severity
 from parity.scan.rules.rule import Hit, Rule, block_of, linked, uses_in
 
 TRAIN_WORDS = re.compile(r"train|optim|apply_grad|minimi[sz]e|update|solver", re.IGNORECASE)
-NO_TRAINING = re.compile(r"train_?(writer|summar|loss|acc|feed|iter|init|phase|data|images|labels|x|y|handle|dict)|training|is_train", re.I)
+NO_TRAINING = re.compile(
+    r"train_?(writer|summar|loss|acc|feed|iter|init|phase|data|images|labels|x|y|handle|dict)|training|is_train", re.I
+)
 
 
 def _device_function(code: Code) -> Iterator[Hit]:
@@ -27,12 +29,18 @@ def _device_function(code: Code) -> Iterator[Hit]:
 
 
 def _modules(code: Code) -> list[Module]:
-    return list(dict.fromkeys(function.module for program in code.programs for function in [*linked(program), *program.functions]))
+    return list(
+        dict.fromkeys(
+            function.module for program in code.programs for function in [*linked(program), *program.functions]
+        )
+    )
 
 
 def _reads_op_type(node: ast.expr, function: Function) -> bool:
     if isinstance(node, ast.Attribute):
-        return (node.attr == "op" and "node_def" in chain(node)) or (node.attr == "type" and "op" in chain(node).lower())
+        return (node.attr == "op" and "node_def" in chain(node)) or (
+            node.attr == "type" and "op" in chain(node).lower()
+        )
     if isinstance(node, ast.Name):
         return any("node_def" in source_of(each.value) for each in function.assigned.get(node.id, ()))
     return False
@@ -63,7 +71,11 @@ def _again(code: Code) -> Iterator[Hit]:
 
 
 def _is_session_run(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "run" and "sess" in source_of(call.func.value).lower()
+    return (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr == "run"
+        and "sess" in source_of(call.func.value).lower()
+    )
 
 
 def _trained(call: ast.Call) -> set[str]:
@@ -71,7 +83,13 @@ def _trained(call: ast.Call) -> set[str]:
     if not call.args:
         return set()
     names = {chain(each) for each in ast.walk(call.args[0]) if isinstance(each, ast.Name | ast.Attribute)}
-    return {name for name in names if TRAIN_WORDS.search(name) and not NO_TRAINING.search(name) and "." not in name.replace("self.", "").replace("model.", "")}
+    return {
+        name
+        for name in names
+        if TRAIN_WORDS.search(name)
+        and not NO_TRAINING.search(name)
+        and "." not in name.replace("self.", "").replace("model.", "")
+    }
 
 
 def _follows(later: ast.Call, earlier: ast.Call, module: Module) -> bool:
@@ -114,7 +132,9 @@ def _of_a_set(code: Code) -> Iterator[Hit]:
                 continue
             given = use.argument("var_list", place) if use.last != "gradients" else use.argument("xs", 1)
             if given is not None and _is_set(given, use.module, program):
-                yield Hit(given, use.module, f"{source_of(given)} is made of a set, whose order changes from run to run")
+                yield Hit(
+                    given, use.module, f"{source_of(given)} is made of a set, whose order changes from run to run"
+                )
 
 
 def _is_set(node: ast.expr, module: Module, program: Program, depth: int = 2) -> bool:
@@ -122,7 +142,9 @@ def _is_set(node: ast.expr, module: Module, program: Program, depth: int = 2) ->
         return True
     if isinstance(node, ast.Call):
         name = chain(node.func)
-        return name == "set" or (name in ("list", "tuple") and bool(node.args) and _is_set(node.args[0], module, program, depth))
+        return name == "set" or (
+            name in ("list", "tuple") and bool(node.args) and _is_set(node.args[0], module, program, depth)
+        )
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.BitOr | ast.BitAnd):
         return _is_set(node.left, module, program, depth)
     if isinstance(node, ast.Name) and depth:
@@ -137,7 +159,11 @@ def _patched(code: Code) -> Iterator[Hit]:
             for node in function.nodes:
                 if isinstance(node, ast.Assign):
                     for target in node.targets:
-                        if isinstance(target, ast.Attribute) and module.resolved(target) in ("tf.get_variable", "tf.Variable", "tf.gradients"):
+                        if isinstance(target, ast.Attribute) and module.resolved(target) in (
+                            "tf.get_variable",
+                            "tf.Variable",
+                            "tf.gradients",
+                        ):
                             yield Hit(node, module, f"{source_of(target)} is replaced by the script's own")
     for program in code.programs:
         for use in uses_in(linked(program)):
@@ -178,13 +204,20 @@ def _in_a_loop(node: ast.AST, function: Function) -> bool:
 
 def _assigns(call: ast.Call, module: Module) -> bool:
     attribute = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    return attribute in ("assign", "assign_add", "assign_sub") or module.resolved(call.func) in ("tf.assign", "tf.assign_add")
+    return attribute in ("assign", "assign_add", "assign_sub") or module.resolved(call.func) in (
+        "tf.assign",
+        "tf.assign_add",
+    )
 
 
 def _half(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         for use in program.uses:
-            if use.last == "cast" and program.is_in_towers(use.call) and re.search("float16|bfloat16|half", source_of(use.call)):
+            if (
+                use.last == "cast"
+                and program.is_in_towers(use.call)
+                and re.search("float16|bfloat16|half", source_of(use.call))
+            ):
                 yield Hit(use.call, use.module, f"{source_of(use.call)}: towers compute in half precision")
                 break
 
@@ -200,7 +233,8 @@ PROGRAM_RULES = (
         "device-function-without-handles",
         Severity.WARNING,
         "a device function does not know resource variables",
-        "A function that places variables compares an op's type with names that lack `VarHandleOp`; with `Variable` alone it matches "
+        "A function that places variables compares an op's type with names that lack `VarHandleOp`; with `Variable` "
+        "alone it matches "
         "nothing that TensorFlow 1 makes (`VariableV2`). Variables go to the towers' devices.",
         "Nothing: results are the same wherever a variable is. Do not infer from the function where variables are.",
         "`model.to(device)`.",
@@ -211,7 +245,8 @@ PROGRAM_RULES = (
         "trained-twice-on-a-batch",
         Severity.WARNING,
         "a batch is trained on twice in some steps",
-        "A second run, for summaries or a checkpoint, fetches the training op again with the same feed: it makes another update.",
+        "A second run, for summaries or a checkpoint, fetches the training op again with the same feed: it makes "
+        "another update.",
         "A port that logs without training makes fewer updates.",
         "Train twice on that batch, or count the steps otherwise: `parity record` lists the runs.",
         _again,
@@ -222,7 +257,8 @@ PROGRAM_RULES = (
         "variables-from-a-set",
         Severity.WARNING,
         "the list of variables comes from a set",
-        "The order of a set of variables changes from run to run: what is paired or saved by position is another each time.",
+        "The order of a set of variables changes from run to run: what is paired or saved by position is another "
+        "each time.",
         "Parameters have a fixed order, and names.",
         "Match by name: `parity map`.",
         _of_a_set,
@@ -232,7 +268,8 @@ PROGRAM_RULES = (
         "variables-made-otherwise",
         Severity.NOTE,
         "variables are made by code of the script's own",
-        "`tf.get_variable` is replaced, or a custom getter is given: what a variable's name holds is what that code says (weight "
+        "`tf.get_variable` is replaced, or a custom getter is given: what a variable's name holds is what that code "
+        "says (weight "
         "normalisation, averages, other types).",
         "A parameter is what the module holds.",
         "Look at what the getter does: `torch.nn.utils.parametrizations`, or averages of the weights.",
@@ -259,15 +296,16 @@ PROGRAM_RULES = (
         "Write it in the loop, on each rank: `parity record` names the variable and its values.",
         _written_between,
         hazards=("changed_between_steps",),
-        differs="The source does not show whether what is assigned is a variable of the model; assignments that are made before the "
-        "loop and run in it are seen by the recording only.",
+        differs="The source does not show whether what is assigned belongs to the model; assignments that are made before "
+        "the loop and run in it are seen by the recording only.",
     ),
     Rule(
         "TP607",
         "half-precision",
         Severity.NOTE,
         "towers compute in half precision",
-        "Values are cast to half precision in the towers. Where losses are scaled, who unscales, and who skips a step, decides.",
+        "Values are cast to half precision in the towers. Where losses are scaled, who unscales, and who skips a "
+        "step, decides.",
         "`torch.autocast` and `GradScaler` choose other ops for half, and skip by rank after the all-reduce.",
         "[Mixed precision](../amp.md); levels 1 and 2 are judged with the towers in float32.",
         _half,

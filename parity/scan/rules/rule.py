@@ -58,7 +58,7 @@ class Rule:
 
 
 def linked(program: Program) -> list[Function]:
-    """Returns the functions that a loop's own one leads to, those that call it, and what these lead to next; each once."""
+    """Returns the functions that a loop's own one leads to, its callers, and what these lead to."""
     return program.linked
 
 
@@ -90,10 +90,15 @@ def is_number_test(test: ast.expr, loop: TowerLoop, module: Module) -> bool:
             sides = [each.left, *each.comparators]
             if any(isinstance(side, ast.Name) and side.id in loop.names for side in sides):
                 return True
-        if isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.Not) and isinstance(each.operand, ast.Name):
-            if each.operand.id in loop.names:
-                return True
-    return chain(test).rpartition(".")[2] in ("is_first", "first", "is_first_tower", "is_main_training_tower", "is_chief")
+        if isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.Not) and chain(each.operand) in loop.names:
+            return True
+    return chain(test).rpartition(".")[2] in (
+        "is_first",
+        "first",
+        "is_first_tower",
+        "is_main_training_tower",
+        "is_chief",
+    )
 
 
 def each_once(hits: Iterable[Hit]) -> Iterator[Hit]:

@@ -16,21 +16,28 @@ def _overlapping(code: Code) -> Iterator[Hit]:
         if not _counts_by_one(loop) or not isinstance(loop.loop.target, ast.Name):
             continue
         number = loop.loop.target.id
+        lines = set()
         for part in loop.body:
             for node in loop.module.inside(part):
-                if isinstance(node, ast.Subscript) and _overlaps(node.slice, number, loop):
-                    text = f"{source_of(node)} begins one example further in each tower, and not one batch: shards overlap"
+                # Images and labels mostly stand on one line: one finding says it of both.
+                if isinstance(node, ast.Subscript) and _overlaps(node.slice, number) and node.lineno not in lines:
+                    lines.add(node.lineno)
+                    text = (
+                        f"{source_of(node)} begins one example further in each tower, and not one batch: shards overlap"
+                    )
                     yield Hit(node, loop.module, text)
 
 
 def _counts_by_one(loop: TowerLoop) -> bool:
     over = loop.loop.iter
     return (
-        isinstance(over, ast.Call) and loop.module.resolved(over.func) in ("range", "xrange") and len(over.args) in (1, 2)
+        isinstance(over, ast.Call)
+        and loop.module.resolved(over.func) in ("range", "xrange")
+        and len(over.args) in (1, 2)
     )
 
 
-def _overlaps(index: ast.expr, number: str, loop: TowerLoop) -> bool:
+def _overlaps(index: ast.expr, number: str) -> bool:
     """Whether a slice is `i:i + n` with an n that is not 1."""
     if isinstance(index, ast.Tuple) and index.elts:
         index = index.elts[0]
@@ -81,7 +88,8 @@ SHARD_RULES = (
         Severity.ERROR,
         "the towers' shards overlap",
         "A tower takes `x[i:i + n]` with its number i: each begins one example after the one before, where "
-        "`x[i * n:(i + 1) * n]` is meant. All but a few examples are in several towers, and the rest of the batch in none.",
+        "`x[i * n:(i + 1) * n]` is meant. All but a few examples are in several towers, and the rest of the batch "
+        "in none.",
         "A DistributedSampler gives each rank examples of its own: the port sees more examples in each step.",
         "`DistributedSampler(dataset)`; for the script's own shards, `batch[rank * n:(rank + 1) * n]`.",
         _overlapping,
@@ -92,21 +100,23 @@ SHARD_RULES = (
         "shard-not-seen",
         Severity.NOTE,
         "which examples a tower reads is not to be seen",
-        "Nothing that depends on the tower's number, and no queue or iterator, gives the tower its batch here. It may be given in "
+        "Nothing that depends on the tower's number, and no queue or iterator, gives the tower its batch here. It "
+        "may be given in "
         "what is called, or all towers may read the same tensor.",
         "Where all towers read the same batch, N GPUs compute what one does; DDP's ranks have a batch each.",
         "Record the script: `parity record` compares what the towers were fed.",
         _same,
         decided=False,
         hazards=("same_data",),
-        differs="Source does not decide it (0 of 5 such guesses were right where it was tried): the recording compares the numbers.",
+        differs="Source does not decide it (0 of 5 such guesses were right): the recording compares the numbers.",
     ),
     Rule(
         "TP203",
         "smaller-last-batch",
         Severity.WARNING,
         "the last batch may not divide by the number of towers",
-        "Batches are made with `allow_smaller_final_batch=True`. `tf.split` raises where such a batch does not divide, and towers "
+        "Batches are made with `allow_smaller_final_batch=True`. `tf.split` raises where such a batch does not "
+        "divide, and towers "
         "that take batches of their own average the mean of few examples with the mean of many.",
         "A DistributedSampler repeats examples, or drops them (`drop_last=True`): neither raises.",
         "`DistributedSampler(dataset, drop_last=True)` and `DataLoader(..., drop_last=True)`.",
@@ -119,8 +129,10 @@ SHARD_RULES = (
         "device-without-effect",
         Severity.ERROR,
         "sessions run one after the other, in blocks for devices that do nothing",
-        "A loop over devices runs a session for each inside of `tf.device`. A device is chosen where ops are made, not where "
-        "they are run: each run is an update of its own, one after the other, on the device that the graph was placed on.",
+        "A loop over devices runs a session for each inside of `tf.device`. A device is chosen where ops are made, "
+        "not where "
+        "they are run: each run is an update of its own, one after the other, on the device that the graph was "
+        "placed on.",
         "DDP makes one update of the mean over all ranks where this makes one update for each device.",
         "One process without DDP that makes the updates in turn is the same training; with DDP it is another.",
         _without_effect,

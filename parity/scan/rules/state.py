@@ -10,7 +10,7 @@ from parity.scan.model.module import Function
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
-from parity.scan.rules.rule import Hit, Rule, linked, of_first_tower, uses_in
+from parity.scan.rules.rule import Hit, Rule, linked, of_first_tower, statement_of, uses_in
 
 NORMS = frozenset(["batch_norm", "batch_normalization", "BatchNormalization", "fused_batch_norm"])
 NORM_LAYERS = frozenset(
@@ -18,7 +18,15 @@ NORM_LAYERS = frozenset(
 )
 # What runs the updates by itself.
 RUN_UPDATES = frozenset(
-    "create_train_op optimize_loss SyncMultiGPUTrainer UPDATE_OPS update_ops get_updates_for optimize_clones".split()
+    [
+        "create_train_op",
+        "optimize_loss",
+        "SyncMultiGPUTrainer",
+        "UPDATE_OPS",
+        "update_ops",
+        "get_updates_for",
+        "optimize_clones",
+    ]
 )
 
 
@@ -27,8 +35,27 @@ def _linked_updates(program: Program) -> list[Use]:
     return [use for use in update_ops(program) if use.module.within.get(use.call) in functions]
 
 
+def _normalises(program: Program) -> bool:
+    """Whether there is a batch norm, or anything that puts updates into the collection."""
+    uses = [*program.uses, *uses_in(program.linked)]
+    if not any(
+        use.name.startswith(("slim.", "tf.layers.", "tf.nn.conv", "tf.contrib.layers.", "tf.get_variable"))
+        for use in uses
+    ):
+        # The model is chosen when the script runs: it may be any of the repository.
+        return any("batch_norm" in line for module in program.repository.modules for line in module.lines)
+    return any(
+        re.search(r"batch_?norm|(^|[._])bn", use.name, re.IGNORECASE)
+        or (use.last == "add_to_collection" and "UPDATE" in source_of(use.call).upper())
+        or any(re.search(r"batch_?norm", source_of(each.value), re.IGNORECASE) for each in use.call.keywords)
+        for use in uses
+    )
+
+
 def _all_towers(code: Code) -> Iterator[Hit]:
     for program in code.programs:
+        if not _normalises(program):
+            continue
         for use in _linked_updates(program):
             if scoped(use) or _others_collection(use) or of_first_tower(use.call, program.loop, use.module):
                 continue
@@ -60,7 +87,7 @@ def _last_tower(code: Code) -> Iterator[Hit]:
                 continue
             if of_first_tower(use.call, loop, use.module) or _under_condition(use, program):
                 continue
-            statement = use.module.parents.get(use.call)
+            statement = statement_of(use.call, use.module)
             # Only where the name is bound anew in each iteration, and nothing in the loop runs it.
             if isinstance(statement, ast.Assign) and not _used_inside(statement, program):
                 name = source_of(statement.targets[0])
@@ -78,10 +105,11 @@ def _used_inside(statement: ast.Assign, program: Program) -> bool:
 
 
 def _never(code: Code) -> Iterator[Hit]:
-    text = "\n".join(line for module in code.repository.modules for line in module.lines)
-    if any(word in text for word in RUN_UPDATES):
-        return
     for program in code.programs:
+        modules = dict.fromkeys(function.module for function in [*program.linked, *program.functions])
+        text = "\n".join(line for module in modules for line in module.lines)
+        if any(word in text for word in RUN_UPDATES):
+            continue
         for use in program.uses:
             if use.name in NORM_LAYERS and program.is_in_towers(use.call) and not _in_place(use) and _may_train(use):
                 yield Hit(use.call, use.module, "a batch norm whose updates are in UPDATE_OPS, which nothing here runs")
@@ -104,14 +132,20 @@ def _in_every_tower(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         for use in program.uses:
             if program.is_in_towers(use.call) and _in_place(use):
-                yield Hit(use.call, use.module, "each tower updates the moving statistics while it computes, in no order")
+                yield Hit(
+                    use.call, use.module, "each tower updates the moving statistics while it computes, in no order"
+                )
         for node, module in program.loop.region:
             if isinstance(node, ast.Dict):
                 for key, value in zip(node.keys, node.values, strict=False):
-                    if isinstance(key, ast.Constant) and key.value == "updates_collections":
-                        if isinstance(value, ast.Constant) and value.value is None:
-                            text = "each tower updates the moving statistics while it computes, in no order"
-                            yield Hit(value, module, text)
+                    if (
+                        isinstance(key, ast.Constant)
+                        and key.value == "updates_collections"
+                        and isinstance(value, ast.Constant)
+                        and value.value is None
+                    ):
+                        text = "each tower updates the moving statistics while it computes, in no order"
+                        yield Hit(value, module, text)
 
 
 def _average(code: Code) -> Iterator[Hit]:
@@ -119,16 +153,23 @@ def _average(code: Code) -> Iterator[Hit]:
         for function in linked(program):
             averages, updates = _ops(function)
             for call in function.calls:
-                if function.module.resolved(call.func) != "tf.group":
+                if function.module.resolved(call.func) not in ("tf.group", "tf.control_dependencies"):
                     continue
                 given = [part for arg in call.args for part in function.module.inside(arg)]
+                if any(call is each for each in _dependencies_of(averages, function)):
+                    continue
                 names = {chain(each) for each in given if isinstance(each, ast.Name | ast.Attribute)}
                 inside = {id(each) for each in given}
                 average = names & averages.keys() or any(id(each) in inside for each in averages.values())
                 update = names & updates.keys() or any(id(each) in inside for each in updates.values())
-                ordered = [averages[name] for name in names & averages.keys() if _ordered(averages[name], function, updates)]
+                ordered = [
+                    averages[name] for name in names & averages.keys() if _ordered(averages[name], function, updates)
+                ]
                 if average and update and not ordered:
-                    text = "the average of the weights and their update are in one tf.group: which comes first is chance"
+                    holder = function.module.resolved(call.func)
+                    text = (
+                        f"the average of the weights and their update are in one {holder}: which comes first is chance"
+                    )
                     yield Hit(call, function.module, text)
 
 
@@ -141,19 +182,30 @@ def _ops(function: Function) -> tuple[dict[str, ast.Call], dict[str, ast.Call]]:
         owner = chain(call.func).rpartition(".")[0]
         made = function.assigned.get(owner, ())
         of_average = "ExponentialMovingAverage" in source_of(call.func, 200) or any(
-            isinstance(each.value, ast.Call) and chain(each.value.func).endswith("ExponentialMovingAverage") for each in made
+            isinstance(each.value, ast.Call) and chain(each.value.func).endswith("ExponentialMovingAverage")
+            for each in made
         )
-        holder = function.module.parents.get(call)
+        holder = statement_of(call, function.module)
         name = chain(holder.targets[0]) if isinstance(holder, ast.Assign) else f"#{id(call)}"
         if last == "apply" and of_average and _of_weights(call, function):
             averages[name] = call
-        elif last in ("apply_gradients", "minimize"):
+        elif last in ("apply_gradients", "minimize") or (last or chain(call.func)).endswith(
+            ("adam_updates", "_updates")
+        ):
             updates[name] = call
     return averages, updates
 
 
+def _dependencies_of(averages: dict[str, ast.Call], function: Function) -> Iterator[ast.AST]:
+    """The calls of control_dependencies that an average is made under: what they name comes before it."""
+    for call in averages.values():
+        for each in function.module.ancestors(call):
+            if isinstance(each, ast.With):
+                yield from (item.context_expr for item in each.items)
+
+
 def _of_weights(call: ast.Call, function: Function) -> bool:
-    """Whether an average is one of weights: `apply([loss])` is one of something else, and in no race with the update."""
+    """Whether an average is one of weights: `apply([loss])` is in no race."""
     if not call.args:
         return True
     text = source_of(call.args[0], 300)
@@ -163,11 +215,11 @@ def _of_weights(call: ast.Call, function: Function) -> bool:
 
 
 def _ordered(call: ast.Call, function: Function, updates: dict[str, ast.Call]) -> bool:
-    for each in function.module.ancestors(call):
-        if isinstance(each, ast.With):
-            if any("control_dependencies" in source_of(item.context_expr) for item in each.items):
-                return True
-    return False
+    return any(
+        isinstance(each, ast.With)
+        and any("control_dependencies" in source_of(item.context_expr) for item in each.items)
+        for each in function.module.ancestors(call)
+    )
 
 
 def _slots(code: Code) -> Iterator[Hit]:
@@ -193,17 +245,24 @@ def _counters(code: Code) -> Iterator[Hit]:
         for function in linked(program):
             for name, given in function.assigned.items():
                 if not any(
-                    isinstance(each.value, ast.Call) and function.module.resolved(each.value.func) in ("tf.Variable", "tf.get_variable")
+                    isinstance(each.value, ast.Call)
+                    and function.module.resolved(each.value.func) in ("tf.Variable", "tf.get_variable")
                     for each in given
                 ):
                     continue
                 writes = [call for call in function.calls if _counts(call, name)]
                 if writes and _read_in_an_update(function, name, writes):
-                    yield Hit(writes[0], function.module, f"{name} is counted beside the updates that read it, in no order")
+                    yield Hit(
+                        writes[0], function.module, f"{name} is counted beside the updates that read it, in no order"
+                    )
 
 
 def _counts(call: ast.Call, name: str) -> bool:
-    if isinstance(call.func, ast.Attribute) and call.func.attr in ("assign", "assign_add") and chain(call.func.value) == name:
+    if (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("assign", "assign_add")
+        and chain(call.func.value) == name
+    ):
         return call.func.attr == "assign_add" or name in source_of(call.args[0] if call.args else None)
     return chain(call.func) in ("tf.assign", "tf.assign_add") and bool(call.args) and chain(call.args[0]) == name
 
@@ -220,8 +279,10 @@ def _read_in_an_update(function: Function, name: str, writes: list[ast.Call]) ->
         call
         for call in function.calls
         if call not in writes
-        and (function.module.resolved(call.func) in ("tf.assign", "tf.assign_add", "tf.assign_sub")
-        or (isinstance(call.func, ast.Attribute) and call.func.attr in ("assign", "assign_add", "assign_sub")))
+        and (
+            function.module.resolved(call.func) in ("tf.assign", "tf.assign_add", "tf.assign_sub")
+            or (isinstance(call.func, ast.Attribute) and call.func.attr in ("assign", "assign_add", "assign_sub"))
+        )
     ]
     return bool(reads) and bool(assigns) and not _has_order(function)
 
@@ -241,14 +302,18 @@ STATE_RULES = (
         "statistics-of-all-towers",
         Severity.WARNING,
         "the moving statistics are updated by all towers, in no order",
-        "`UPDATE_OPS` is taken without a scope: it has an update for each tower, of the same variables, in no order. The decay is "
-        "applied up to N times in a step, and which results stay is chance (five results in six runs, measured on four towers).",
-        "Each rank has its own buffers, and DDP sends rank 0's to the others before each forward pass: those of the first shard count.",
-        "`DistributedDataParallel(model, broadcast_buffers=True)`, and compare statistics with a recording's tolerance: no port "
+        "`UPDATE_OPS` is taken without a scope: it has an update for each tower, of the same variables, in no "
+        "order. The decay is "
+        "applied up to N times in a step, and which results stay is chance (five results in six runs, measured on "
+        "four towers).",
+        "Each rank has its own buffers, and DDP sends rank 0's to the others before each forward pass: those of the "
+        "first shard count.",
+        "`DistributedDataParallel(model, broadcast_buffers=True)`, and compare statistics with a recording's "
+        "tolerance: no port "
         "repeats a race. `SyncBatchNorm` is another computation.",
         _all_towers,
         hazards=("unordered_statistics", "statistics_of_all_towers"),
-        differs="Updates that an op for each layer makes (a plain `assign` of a batch norm of the script's own) are named by the "
+        differs="Updates by a plain `assign` of a batch norm of the script's own are named by the "
         "recording whichever collection they are in; here only through `UPDATE_OPS`.",
     ),
     Rule(
@@ -256,9 +321,11 @@ STATE_RULES = (
         "statistics-of-the-last-tower",
         Severity.WARNING,
         "the moving statistics are those of the last tower",
-        "`UPDATE_OPS` of a tower's scope is bound to one name in each iteration: behind the loop it is the last tower's.",
+        "`UPDATE_OPS` of a tower's scope is bound to one name in each iteration: behind the loop it is the last "
+        "tower's.",
         "DDP's buffers are rank 0's: statistics of the first shard, not of the last.",
-        "Give rank 0 the last shard, or send the buffers of the last rank: `dist.broadcast(buffer, src=world_size - 1)`.",
+        "Give rank 0 the last shard, or send the buffers of the last rank: `dist.broadcast(buffer, src=world_size - "
+        "1)`.",
         _last_tower,
         hazards=("statistics_of_another_tower",),
     ),
@@ -267,10 +334,12 @@ STATE_RULES = (
         "statistics-never-updated",
         Severity.WARNING,
         "the moving statistics are never updated",
-        "A batch norm leaves its updates in `UPDATE_OPS`, and nothing in this code runs them: evaluation normalises by the first "
+        "A batch norm leaves its updates in `UPDATE_OPS`, and nothing in this code runs them: evaluation normalises "
+        "by the first "
         "values, mean 0 and variance 1.",
         "`nn.BatchNorm2d` updates its statistics in each forward pass in training: evaluation is another.",
-        "`nn.BatchNorm2d(channels, momentum=0.0)` keeps them as they are; most want them updated, and evaluate otherwise then.",
+        "`nn.BatchNorm2d(channels, momentum=0.0)` keeps them as they are; most want them updated, and evaluate "
+        "otherwise then.",
         _never,
         hazards=("statistics_not_updated",),
         differs="A library that the code calls may run them: a recording sees whether.",
@@ -280,7 +349,8 @@ STATE_RULES = (
         "statistics-in-place",
         Severity.WARNING,
         "each tower updates the moving statistics in its forward pass",
-        "`updates_collections=None` updates the statistics where the layer is computed, in each tower, of the same variables, in no "
+        "`updates_collections=None` updates the statistics where the layer is computed, in each tower, of the same "
+        "variables, in no "
         "order.",
         "DDP's ranks update buffers of their own; rank 0's are sent to the others.",
         "`DistributedDataParallel(model, broadcast_buffers=True)`, and a recording's tolerance for the statistics.",
@@ -292,7 +362,8 @@ STATE_RULES = (
         "average-without-order",
         Severity.WARNING,
         "the average of the weights is updated in no order with the weights",
-        "`ExponentialMovingAverage.apply` and `apply_gradients` are in one `tf.group`: the average takes the weights before or after "
+        "`ExponentialMovingAverage.apply` and `apply_gradients` are in one `tf.group`: the average takes the "
+        "weights before or after "
         "the update, by chance (before in 40 of 40 runs of TensorFlow 1.15, both in 2.21).",
         "A port updates the average after `optimizer.step()`: one update later than most runs of the script.",
         "Update it after `optimizer.step()`, and expect its averages one step ahead of the script's.",
@@ -304,8 +375,10 @@ STATE_RULES = (
         "slots-are-trainable",
         Severity.WARNING,
         "a variable's name was passed as `trainable`",
-        "The second argument of `tf.Variable` is `trainable`, not `name`: the text makes the variable trainable, under a name of "
-        "TensorFlow's. Slots and counters of a hand-written optimizer then are in `tf.trainable_variables()`, and in what is made "
+        "The second argument of `tf.Variable` is `trainable`, not `name`: the text makes the variable trainable, "
+        "under a name of "
+        "TensorFlow's. Slots and counters of a hand-written optimizer then are in `tf.trainable_variables()`, and "
+        "in what is made "
         "of it: averages, decay, counts of parameters, checkpoints.",
         "Only the model's parameters belong to the port's optimizer and state.",
         "Map variables that the loss reaches; slots are the optimizer's state.",
@@ -317,7 +390,8 @@ STATE_RULES = (
         "counter-races",
         Severity.NOTE,
         "a counter may be read before or after it is counted",
-        "A hand-written update reads a variable that the same run assigns, without an order between them: powers of beta or a "
+        "A hand-written update reads a variable that the same run assigns, without an order between them: powers of "
+        "beta or a "
         "warm-up are those of this step or of the next, for each parameter by chance.",
         "A port counts in one place: it is the script's in one of the two orders.",
         "Count before or after all updates, as `parity replay` finds it nearer to the recording: it allows either.",
