@@ -3,10 +3,11 @@
 import ast
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from parity.scan.inventory.facts import count_of, flags_in
 from parity.scan.inventory.program import Code, Program
+from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Module
 from parity.scan.model.repository import Flag, Repository
 from parity.scan.result import Plan
@@ -26,7 +27,7 @@ def plans_of(code: Code) -> list[Plan]:
     for module in repository.modules:
         if not _is_script(module):
             continue
-        imported = _imported(module, repository)
+        imported = imported_modules(module, repository)
         programs = [each for each in code.programs if each.loop.module in imported]
         if programs:
             # Those of its own file first: the others may be of code that it imports and does not use.
@@ -49,35 +50,6 @@ def _is_script(module: Module) -> bool:
         each for each in module.functions[0].calls if isinstance(each.func, ast.Attribute) and each.func.attr == "run"
     )
     return any("sess" in ast.dump(each.func) for each in runs)
-
-
-def _imported(module: Module, repository: Repository) -> set[Module]:
-    """The modules of the repository that one imports, itself and those that these import among them."""
-    by_name = {each.name: each for each in repository.modules}
-    by_path = {each.path.as_posix(): each for each in repository.modules}
-    seen = {module}
-    waiting = [module]
-    while waiting:
-        for name in waiting.pop().imports.values():
-            parts = name.split(".")
-            for size in (len(parts), len(parts) - 1):
-                each = by_name.get(".".join(parts[:size])) if size else None
-                each = each or _beneath(parts[:size], module, by_path)
-                if each is not None and each not in seen:
-                    seen.add(each)
-                    waiting.append(each)
-    return seen
-
-
-def _beneath(parts: Sequence[str], module: Module, by_path: Mapping[str, Module]) -> Module | None:
-    """A module in a folder that a script stands in, or in one above: scripts are started there."""
-    if not parts:
-        return None
-    for folder in module.path.parents:
-        each = by_path.get("/".join([*folder.parts, *parts]).replace("//", "/") + ".py")
-        if each is not None:
-            return each
-    return None
 
 
 def _plan(module: Module, program: Program, imported: set[Module], repository: Repository) -> Plan:

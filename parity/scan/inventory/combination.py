@@ -322,10 +322,24 @@ def _of_losses(loop: TowerLoop, scope: Sequence[Function], repository: Repositor
             if name in MEANS:
                 return Combiner("mean of the losses", call, function.module, function)
             above = next(iter(function.module.ancestors(call)), call)
+            if _is_divided(above):
+                return Combiner("sum of the losses over a count", call, function.module, function, above)
             divided = next((each for each in (above, *function.nodes) if divides_by_count(each, repository)), None)
             kind = "mean of the losses" if divided is not None else "sum of the losses"
             return Combiner(kind, call, function.module, function, divided)
     return None
+
+
+def _is_divided(node: ast.AST) -> bool:
+    """Whether a sum is divided, by whatever: the count of all towers' examples makes a mean of it."""
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Div)
+    return isinstance(node, ast.Call) and chain(node.func).rpartition(".")[2] in (
+        "truediv",
+        "div",
+        "divide",
+        "div_no_nan",
+    )
 
 
 def _made_in_loop(node: ast.expr, loop: TowerLoop) -> bool:

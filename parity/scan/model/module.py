@@ -168,7 +168,8 @@ def _import(module: Module, node: ast.Import | ast.ImportFrom) -> None:
     package = module.name.split(".")[: -node.level] if node.level else []
     source = ".".join([*package, *([node.module] if node.module else [])])
     for alias in node.names:
-        module.imports[alias.asname or alias.name] = f"{source}.{alias.name}" if source else alias.name
+        name = f"*{source}" if alias.name == "*" else alias.asname or alias.name
+        module.imports[name] = f"{source}.{alias.name}" if source else alias.name
 
 
 def _short_names(module: Module, top: Function) -> None:

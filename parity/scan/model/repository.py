@@ -162,7 +162,7 @@ class Repository:
             local = [each for each in here if not each.owner or each.name == "__init__"]
             if local:
                 return local[:1]
-            if name not in module.imports and "*" not in module.imports:
+            if name not in module.imports and not any(each[0] == "*" for each in module.imports):
                 return []
             return self._imported(candidates, resolved)[:MOST_CANDIDATES]
         if isinstance(func, ast.Attribute) and chain(func.value) in ("self", "cls"):

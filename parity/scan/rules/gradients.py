@@ -98,7 +98,7 @@ def _filters_none(node: ast.ListComp) -> bool:
 
 def _appended(node: ast.ListComp, program: Program) -> bool:
     """Whether a tower's own pairs are filtered: the list goes over what compute_gradients gives."""
-    if not program.is_in_towers(node) or program.combiner is None or program.combiner.kind.endswith("losses"):
+    if not program.is_in_towers(node) or program.combiner is None or "losses" in program.combiner.kind:
         return False
     if program.loop.node not in program.loop.module.ancestors(node):
         return False
@@ -144,7 +144,7 @@ def _first(code: Code) -> Iterator[Hit]:
 def _clipped(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         combiner = program.combiner
-        if combiner is None or combiner.kind.endswith("losses"):
+        if combiner is None or "losses" in combiner.kind:
             continue
         for use, before in clips(program):
             if before and _applied_behind(program):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from parity.scan.inventory.facts import scoped, update_ops
 from parity.scan.inventory.program import Code, Program, Use
+from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
@@ -16,6 +17,7 @@ NORMS = frozenset(["batch_norm", "batch_normalization", "BatchNormalization", "f
 NORM_LAYERS = frozenset(
     ["slim.batch_norm", "tf.contrib.layers.batch_norm", "tf.layers.batch_normalization", "tf.layers.BatchNormalization"]
 )
+NORM_WORDS = re.compile(r"batch_?norm|\bbn\w*\(|add_to_collections?\(.*UPDATE_OPS", re.IGNORECASE)
 # What runs the updates by itself.
 RUN_UPDATES = frozenset(
     [
@@ -36,20 +38,9 @@ def _linked_updates(program: Program) -> list[Use]:
 
 
 def _normalises(program: Program) -> bool:
-    """Whether there is a batch norm, or anything that puts updates into the collection."""
-    uses = [*program.uses, *uses_in(program.linked)]
-    if not any(
-        use.name.startswith(("slim.", "tf.layers.", "tf.nn.conv", "tf.contrib.layers.", "tf.get_variable"))
-        for use in uses
-    ):
-        # The model is chosen when the script runs: it may be any of the repository.
-        return any("batch_norm" in line for module in program.repository.modules for line in module.lines)
-    return any(
-        re.search(r"batch_?norm|(^|[._])bn", use.name, re.IGNORECASE)
-        or (use.last == "add_to_collection" and "UPDATE" in source_of(use.call).upper())
-        or any(re.search(r"batch_?norm", source_of(each.value), re.IGNORECASE) for each in use.call.keywords)
-        for use in uses
-    )
+    """Whether there is a batch norm, or anything that puts updates into the collection, in what a program imports."""
+    imported = imported_modules(program.loop.module, program.repository)
+    return any(NORM_WORDS.search(line) for module in imported for line in module.lines)
 
 
 def _all_towers(code: Code) -> Iterator[Hit]:
