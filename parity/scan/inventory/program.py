@@ -68,10 +68,42 @@ class Program:
         seen: set[ast.AST] = set()
         uses: list[Use] = []
         for node, module in self._nodes():
-            if isinstance(node, ast.Call) and node not in seen:
+            if isinstance(node, ast.Call) and node not in seen and not self._is_instead(node, module):
                 seen.add(node)
                 uses.append(Use(node, module, module.resolved(node.func)))
         return uses
+
+    @cached_property
+    def linked_uses(self) -> list[Use]:
+        """The calls in the linked functions, but for those that are made in the place of the loop."""
+        return [
+            Use(call, function.module, function.module.resolved(call.func))
+            for function in self.linked
+            for call in function.calls
+            if not self._is_instead(call, function.module)
+        ]
+
+    def _is_instead(self, node: ast.AST, module: Module) -> bool:
+        """Whether something is in another branch of an `if` that the loop is in: it runs where there are no towers."""
+        if module is not self.loop.module or not self._branches:
+            return False
+        below = node
+        for each in module.ancestors(node):
+            if each in self._branches and below is not each.test and (below in each.body) != self._branches[each]:  # type: ignore[attr-defined]
+                return True
+            below = each
+        return False
+
+    @cached_property
+    def _branches(self) -> dict[ast.AST, bool]:
+        """Of each `if` around the loop whether that is in its first branch."""
+        branches: dict[ast.AST, bool] = {}
+        below: ast.AST = self.loop.node
+        for each in self.loop.module.ancestors(self.loop.node):
+            if isinstance(each, ast.If):
+                branches[each] = below in each.body
+            below = each
+        return branches
 
     def _nodes(self) -> Iterator[tuple[ast.AST, Module]]:
         yield from self.loop.region

@@ -10,7 +10,7 @@ from parity.scan.inventory.program import Code, Program
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
-from parity.scan.rules.rule import Hit, Rule, linked, uses_in
+from parity.scan.rules.rule import Hit, Rule, linked
 
 
 def is_plain_sum(program: Program) -> bool:
@@ -171,7 +171,7 @@ def _rows(code: Code) -> Iterator[Hit]:
 
 def _replaced(code: Code) -> Iterator[Hit]:
     for program in code.programs:
-        for use in uses_in(linked(program)):
+        for use in program.linked_uses:
             if use.last in ("gradient_override_map", "RegisterGradient"):
                 yield Hit(use.call, use.module, f"{use.last} gives an op another gradient: {source_of(use.call)}")
         modules = dict.fromkeys(function.module for function in linked(program))

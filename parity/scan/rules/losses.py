@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from parity.scan.inventory.facts import reported, returned
 from parity.scan.inventory.loops import LOSS_WORDS
 from parity.scan.inventory.program import Code, Program
+from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function, Module
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
 from parity.scan.rules.gradients import is_plain_sum
-from parity.scan.rules.rule import Hit, Rule, linked, of_first_tower, uses_in
+from parity.scan.rules.rule import Hit, Rule, linked, of_first_tower
 
 DECAY_WORDS = re.compile(r"REGULARIZATION_LOSSES|regularization_losses")
 
@@ -44,7 +45,7 @@ def _summed_decay(code: Code) -> Iterator[Hit]:
 
 def _scoped_decay(code: Code) -> Iterator[Hit]:
     for program in code.programs:
-        if _adds_itself(program):
+        if _adds_itself(program) or not _regularises(program):
             continue
         for use in program.uses:
             if not program.is_in_towers(use.call):
@@ -55,6 +56,12 @@ def _scoped_decay(code: Code) -> Iterator[Hit]:
             if (by_collection or by_function) and scope is not None and source_of(scope) != "None":
                 text = f"{source_of(use.call)} holds what was made in the scope: nothing, or the first tower's alone"
                 yield Hit(use.call, use.module, text)
+
+
+def _regularises(program: Program) -> bool:
+    """Whether anything that a program imports is given a regulariser: without, the collection is empty in any scope."""
+    imported = imported_modules(program.loop.module, program.repository)
+    return any("regularizer" in line for module in imported for line in module.lines)
 
 
 def _adds_itself(program: Program) -> bool:
@@ -197,7 +204,7 @@ def _uses_regularizer(code: Code) -> Iterator[Hit]:
     ):
         return
     for program in code.programs:
-        for use in uses_in(linked(program)):
+        for use in program.linked_uses:
             for key in ("regularizer", "weights_regularizer", "kernel_regularizer"):
                 given = use.argument(key)
                 if given is None or not use.name.startswith(("slim.", "tf.")):

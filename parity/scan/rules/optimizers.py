@@ -173,7 +173,7 @@ def _not_counted(code: Code) -> Iterator[Hit]:
 def _unit(code: Code) -> Iterator[Hit]:
     words = re.compile(r"batch_?size|num_examples|per_epoch|num_gpu|n_gpu|num_batches|epoch", re.IGNORECASE)
     for program in code.programs:
-        for use in uses_in(linked(program)):
+        for use in program.linked_uses:
             if use.last not in SCHEDULES:
                 continue
             name = "boundaries" if use.last.startswith("piecewise") else "decay_steps"

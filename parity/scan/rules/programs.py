@@ -9,7 +9,7 @@ from parity.scan.model.module import Function, Module
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
-from parity.scan.rules.rule import Hit, Rule, block_of, linked, uses_in
+from parity.scan.rules.rule import Hit, Rule, block_of, linked
 
 TRAIN_WORDS = re.compile(r"train|optim|apply_grad|minimi[sz]e|update|solver", re.IGNORECASE)
 NO_TRAINING = re.compile(
@@ -126,7 +126,7 @@ def _same_feed(one: ast.Call, other: ast.Call) -> bool:
 
 def _of_a_set(code: Code) -> Iterator[Hit]:
     for program in code.programs:
-        for use in uses_in(linked(program)):
+        for use in program.linked_uses:
             place = {"compute_gradients": 1, "minimize": 2, "gradients": 1}.get(use.last)
             if place is None:
                 continue
@@ -166,7 +166,7 @@ def _patched(code: Code) -> Iterator[Hit]:
                         ):
                             yield Hit(node, module, f"{source_of(target)} is replaced by the script's own")
     for program in code.programs:
-        for use in uses_in(linked(program)):
+        for use in program.linked_uses:
             getter = use.argument("custom_getter")
             if use.last == "variable_scope" and getter is not None and source_of(getter) != "None":
                 yield Hit(getter, use.module, f"variables are made by {source_of(getter)}")
@@ -224,7 +224,7 @@ def _half(code: Code) -> Iterator[Hit]:
 
 def uses_of(program: Program) -> list[Use]:
     """Returns the calls of what a loop over towers leads to."""
-    return list(uses_in(linked(program)))
+    return list(program.linked_uses)
 
 
 PROGRAM_RULES = (

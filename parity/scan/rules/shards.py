@@ -8,7 +8,7 @@ from parity.scan.inventory.loops import TowerLoop
 from parity.scan.inventory.program import Code
 from parity.scan.model.repository import source_of
 from parity.scan.result import SERIAL, TOWERS, Severity
-from parity.scan.rules.rule import Hit, Rule, linked, uses_in
+from parity.scan.rules.rule import Hit, Rule
 
 
 def _overlapping(code: Code) -> Iterator[Hit]:
@@ -61,7 +61,7 @@ def _same(code: Code) -> Iterator[Hit]:
 
 def _uneven(code: Code) -> Iterator[Hit]:
     for program in code.programs:
-        for use in uses_in(linked(program)):
+        for use in program.linked_uses:
             smaller = use.argument("allow_smaller_final_batch")
             if isinstance(smaller, ast.Constant) and smaller.value is True:
                 cut = shard_of(program)

@@ -11,7 +11,7 @@ from parity.scan.model.module import Function
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
-from parity.scan.rules.rule import Hit, Rule, linked, of_first_tower, statement_of, uses_in
+from parity.scan.rules.rule import Hit, Rule, linked, of_first_tower, statement_of
 
 NORMS = frozenset(["batch_norm", "batch_normalization", "BatchNormalization", "fused_batch_norm"])
 NORM_LAYERS = frozenset(
