@@ -44,8 +44,6 @@ def _command(module: ModuleType) -> Command:
 COMMANDS = [
     _command(module) for module in (run, scan, record, replay, port, compare, map, show, bless, explain, teach, doctor)
 ]
-# What the command line has by design but this version cannot do yet; each says in one line what to do meanwhile.
-PLANNED_VERBS: dict[str, str] = {}
 RESERVED_BYTES = 64 << 20  # what it takes to write all reports, their imports included
 GIVE_VERDICTS = frozenset(["run", "replay", "compare"])  # they say "verdict: incomparable" where they fail
 
@@ -82,11 +80,6 @@ def _run(arguments: Sequence[str] | None) -> int:
     from parity.cli.output import reports_on_standard_output
     from parity.report.console import escaped_streams
 
-    if parsed.run is None:
-        print(
-            f"parity: {parsed.verb} is not offered yet by this version. {PLANNED_VERBS[parsed.verb]}.", file=sys.stderr
-        )
-        return ExitCode.INCOMPARABLE
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does: a name in an old locale ends no report
     # Addresses and no memory, for no page of it is touched: without them nothing could say that there is no more to be had.
@@ -132,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="parity",
         description="Proves that a PyTorch port of TensorFlow 1 tower training is the same training, down to rounding.",
         epilog="Begin with `parity doctor`, then `parity run CASE`; `parity VERB --help` lists a verb's options. "
-        f"Exit codes: {TABLE}. Not offered yet: {', '.join(PLANNED_VERBS)}.",
+        f"Exit codes: {TABLE}.",
     )
     parser.add_argument("--version", action="version", version=f"tower-parity {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -141,11 +134,6 @@ def _parser() -> argparse.ArgumentParser:
         command.add_arguments(sub)
         sub.epilog = f"{sub.epilog or ''} Exit codes: {TABLE}."
         sub.set_defaults(run=command.run)
-    for name in PLANNED_VERBS:  # without help, which leaves them out of the list of those that work
-        sub = verbs.add_parser(name, add_help=False)
-        # Whatever follows is taken, so that the answer is what the verb says and not what argparse misses.
-        sub.add_argument("rest", nargs=argparse.REMAINDER)
-        sub.set_defaults(run=None)
     return parser
 
 

@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     amount.add_argument("--quiet", action="store_true", help="print the summary only, and no progress")
     amount.add_argument("--verbose", action="store_true", help="also print what notes mean, and what a port takes")
     parser.epilog = (
-        "Exit code 2 where a file could not be read whole. A comment `# parity: ignore[TP101]` on a line, or alone on the line "
-        "before it, leaves a finding out."
+        "Exit code 2 where a file could not be read whole. A comment `# parity: ignore[TP101]` on a line, or alone on the "
+        "line before it, leaves a finding out."
     )
 
 

@@ -11,7 +11,7 @@ from parity.scan.model.repository import source_of
 from parity.scan.result import Effort, Fact, Finding, Severity
 
 # The ops that a function of several makes; of all others the op is called as the function is.
-MADE_OF: dict[str, tuple[str, ...]] = {
+OPS_OF_CALLS: dict[str, tuple[str, ...]] = {
     "dropout": ("RandomUniform", "Mul"),
     "moments": ("Mean", "SquaredDifference"),
     "batch_normalization": ("FusedBatchNormV3",),
@@ -196,7 +196,7 @@ def ops_of_call(use: Use) -> tuple[str, ...] | None:
     if use.last in NO_OPS or use.last.startswith(("assert", "static_", "with_")):
         return None
     if use.name.startswith(LAYER_NAMESPACES):
-        return MADE_OF.get(use.last, (use.last,))
+        return OPS_OF_CALLS.get(use.last, (use.last,))
     return None
 
 

@@ -17,7 +17,7 @@ from parity.scan.reading.decode import UnreadableFile, read_source
 from parity.scan.reading.files import source_files
 from parity.scan.reading.statements import parse
 from parity.scan.result import TOWERS, Finding, Scan, Towers, Unread
-from parity.scan.rules import RULES
+from parity.scan.rules import SCAN_RULES
 from parity.scan.rules.rule import Hit, each_once
 from parity.scan.suppress import without_suppressed
 
@@ -97,7 +97,7 @@ def _towers(code: Code) -> Iterator[Towers]:
 
 
 def _findings(code: Code) -> Iterator[Finding]:
-    for rule in RULES.values():
+    for rule in SCAN_RULES.values():
         seen: set[str] = set()
         for hit in each_once(rule.look(code)):
             place = place_of(hit.node, hit.module)

@@ -16,8 +16,8 @@ COUNT_WORDS = re.compile(
     r"\blen\(|size\(\)|_count\b|n_?towers|gpus?_cnt|gpu_nums?|world_size|\b(gpus|towers|clones|devices|replicas)\b",
     re.IGNORECASE,
 )
-MEANS = frozenset(["tf.reduce_mean", "tf.math.reduce_mean", "tf.metrics.mean"])
-SUMS = frozenset(
+CALLS_OF_MEANS = frozenset(["tf.reduce_mean", "tf.math.reduce_mean", "tf.metrics.mean"])
+CALLS_OF_SUMS = frozenset(
     ["tf.add_n", "tf.reduce_sum", "tf.math.reduce_sum", "tf.accumulate_n", "tf.math.add_n", "tf.add", "sum"]
 )
 DIVISIONS = frozenset(
@@ -144,7 +144,7 @@ def _analysed(node: ast.AST, function: Function, repository: Repository) -> Comb
     nodes += [each for callee in dict.fromkeys(helpers) for part in callee.body for each in callee.module.inside(part)]
     combiner = Combiner("", node, module, function)
     dense = [each for each in nodes if not _in_sparse_branch(each, repository)]
-    means = any(isinstance(each, ast.Call) and _name(each, repository) in MEANS for each in dense)
+    means = any(isinstance(each, ast.Call) and _name(each, repository) in CALLS_OF_MEANS for each in dense)
     sums = any(_is_sum(each, repository) for each in dense)
     combiner.divides = next((each for each in dense if divides_by_count(each, repository)), None)
     if combiner.divides is None and sums:
@@ -171,7 +171,7 @@ def _module_of(node: ast.AST, repository: Repository) -> Module | None:
 
 def _is_sum(node: ast.AST, repository: Repository) -> bool:
     if isinstance(node, ast.Call):
-        return _name(node, repository) in SUMS
+        return _name(node, repository) in CALLS_OF_SUMS
     if isinstance(node, ast.AugAssign):
         return isinstance(node.op, ast.Add) and not isinstance(node.value, ast.Constant | ast.List)
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and _are_tensors(node)
@@ -242,7 +242,7 @@ def _sparse(combiner: Combiner, nodes: Sequence[ast.AST], repository: Repository
         divides_by_count(each, repository)
         or (isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div))
         or (isinstance(each, ast.AugAssign) and isinstance(each.op, ast.Div))
-        or (isinstance(each, ast.Call) and _name(each, repository) in (MEANS | DIVISIONS))
+        or (isinstance(each, ast.Call) and _name(each, repository) in (CALLS_OF_MEANS | DIVISIONS))
         for each in within
     )
 
@@ -313,13 +313,13 @@ def _of_losses(loop: TowerLoop, scope: Sequence[Function], repository: Repositor
             if function is loop.function and _line(call) < _line(loop.node):
                 continue
             name = function.module.resolved(call.func)
-            if name not in MEANS | {"tf.add_n", "tf.accumulate_n", "tf.reduce_sum"} or not call.args:
+            if name not in CALLS_OF_MEANS | {"tf.add_n", "tf.accumulate_n", "tf.reduce_sum"} or not call.args:
                 continue
             if not LOSS_WORDS.search(source_of(call.args[0])) or loop.node in function.module.ancestors(call):
                 continue
             if function is loop.function and not _made_in_loop(call.args[0], loop):
                 continue
-            if name in MEANS:
+            if name in CALLS_OF_MEANS:
                 return Combiner("mean of the losses", call, function.module, function)
             above = next(iter(function.module.ancestors(call)), call)
             if _is_divided(above):

@@ -13,7 +13,7 @@ from parity.scan.model.places import place_of
 from parity.scan.model.repository import Flag, Repository, source_of
 from parity.scan.result import Fact
 
-OPTIMIZER = re.compile(r"(^|\.)(\w*Optimizer|Adam|SGD|RMSprop|Adagrad|Adadelta|AdamWeightDecay\w*)$")
+OPTIMIZER_NAME = re.compile(r"(^|\.)(\w*Optimizer|Adam|SGD|RMSprop|Adagrad|Adadelta|AdamWeightDecay\w*)$")
 NO_OPTIMIZERS = frozenset(["SyncReplicasOptimizer", "DistributedOptimizer", "TowerOptimizer", "CrossShardOptimizer"])
 SCHEDULES = frozenset(
     [
@@ -265,7 +265,7 @@ def _clipping(program: Program) -> Iterator[Fact]:
 
 def optimizers(program: Program) -> list[Use]:
     """Returns the calls that make optimizers."""
-    uses = [use for use in program.uses if OPTIMIZER.search(use.name) and use.last not in NO_OPTIMIZERS]
+    uses = [use for use in program.uses if OPTIMIZER_NAME.search(use.name) and use.last not in NO_OPTIMIZERS]
     # By a class of the program's own too; a method that is called so is none.
     return [use for use in uses if not use.name.startswith(("self.", "cls.")) or use.last[:1].isupper()]
 

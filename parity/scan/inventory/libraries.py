@@ -55,7 +55,7 @@ _COLLECTIVE = Way(
 _ESTIMATOR = Way(
     "tf.estimator", "The Estimator has the training loop; towers, where there are any, are built by its model_fn."
 )
-WAYS: Mapping[str, Way] = {
+LIBRARY_WAYS: Mapping[str, Way] = {
     "MirroredStrategy": _MIRRORED,
     "OneDeviceStrategy": Way("OneDeviceStrategy", "One device: there is nothing to combine."),
     "CollectiveAllReduceStrategy": _COLLECTIVE,
@@ -99,7 +99,9 @@ def library_towers(repository: Repository) -> Iterator[Towers]:
     for module in repository.modules:
         for function in module.functions:
             uses = [Use(call, module, module.resolved(call.func)) for call in function.calls]
-            known = [(use, way) for use in uses if (way := WHOLE.get(use.name) or WAYS.get(use.last)) is not None]
+            known = [
+                (use, way) for use in uses if (way := WHOLE.get(use.name) or LIBRARY_WAYS.get(use.last)) is not None
+            ]
             for kind in dict.fromkeys(way.kind for _, way in known):
                 use, way = min((each for each in known if each[1].kind == kind), key=lambda each: _rank(each[0]))
                 facts = (Fact("what it is", way.meaning), Fact("call", source_of(use.call)))

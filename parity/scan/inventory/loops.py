@@ -58,8 +58,8 @@ class TowerLoop:
         """What stands in the loop itself."""
         if isinstance(self.loop, ast.For):
             return self.loop.body
-        element: ast.AST = getattr(self.node, "elt", None) or getattr(self.node, "value", self.node)
-        return [element]
+        element: ast.AST | None = getattr(self.node, "elt", None) or getattr(self.node, "value", None)
+        return [self.node if element is None else element]
 
     def depends(self, node: ast.AST) -> bool:
         """Whether an expression in the loop itself depends on the tower."""
@@ -308,11 +308,8 @@ def _trains(node: ast.AST) -> bool:
 
 
 def _session_runs(nodes: Sequence[ast.AST], module: Module) -> bool:
-    return any(_is_run(each) and re.search(r"sess", source_of(each.func, 60), re.I) for each in nodes if _is_call(each))
-
-
-def _is_call(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call)
+    runs = (each.func for each in nodes if isinstance(each, ast.Call) and _is_run(each))
+    return any(re.search(r"sess", source_of(each, 60), re.IGNORECASE) for each in runs)
 
 
 def _collects(nodes: Sequence[ast.AST]) -> bool:

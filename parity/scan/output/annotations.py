@@ -6,7 +6,7 @@ https://docs.github.com/en/actions/reference/workflow-commands-for-github-action
 from collections.abc import Iterator
 
 from parity.scan.result import Scan, Severity
-from parity.scan.rules import RULES
+from parity.scan.rules import SCAN_RULES
 
 COMMANDS_OF_GITHUB = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
@@ -17,7 +17,7 @@ def annotations(scan: Scan) -> Iterator[str]:
         line = f",line={each.line}" if each.line else ""
         yield f"::error file={_property(each.path)}{line}::{_data(each.why)}"
     for finding in sorted(scan.findings, key=lambda each: -each.severity):
-        place, rule = finding.place, RULES[finding.rule]
+        place, rule = finding.place, SCAN_RULES[finding.rule]
         where = f"file={_property(place.path)},line={place.line},col={place.column}"
         title = _property(f"{finding.rule} {rule.title}")
         message = _data(f"{finding.message}. {rule.under_ddp}")

@@ -7,7 +7,7 @@ from typing import Any
 from parity.report.atomic import appearing
 from parity.scan.output.words import page_of
 from parity.scan.result import Fact, Finding, Place, Scan, Severity
-from parity.scan.rules import RULES
+from parity.scan.rules import SCAN_RULES
 
 SCAN_FORMAT = 1
 
@@ -62,7 +62,7 @@ def _fact(fact: Fact) -> dict[str, Any]:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    rule = RULES[finding.rule]
+    rule = SCAN_RULES[finding.rule]
     return {
         "rule": finding.rule,
         "name": rule.name,

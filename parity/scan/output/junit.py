@@ -7,7 +7,7 @@ from parity.report.atomic import appearing
 from parity.report.junit import UNWRITABLE
 from parity.scan.output.words import summary
 from parity.scan.result import Scan, Severity
-from parity.scan.rules import RULES
+from parity.scan.rules import SCAN_RULES
 
 
 def write_scan_junit(scan: Scan, path: Path, fails: Severity | None) -> None:
@@ -19,10 +19,10 @@ def write_scan_junit(scan: Scan, path: Path, fails: Severity | None) -> None:
       fails: findings from here on fail; None of those that never do.
     """
     failing = {each.rule for each in scan.findings if fails is not None and each.severity >= fails}
-    suite = ElementTree.Element("testsuite", name="parity scan", tests=str(len(RULES) + len(scan.unread)))
+    suite = ElementTree.Element("testsuite", name="parity scan", tests=str(len(SCAN_RULES) + len(scan.unread)))
     suite.set("failures", str(len(failing)))
     suite.set("errors", str(len(scan.unread)))
-    for rule in RULES.values():
+    for rule in SCAN_RULES.values():
         case = ElementTree.SubElement(suite, "testcase", classname="parity.scan", name=f"{rule.id} {rule.name}")
         lines = [f"{each.place}: {each.message}" for each in scan.findings if each.rule == rule.id]
         if rule.id in failing:

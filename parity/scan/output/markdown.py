@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from parity.report import markdown
 from parity.report.atomic import appearing
-from parity.report.markdown import as_code, as_table, as_text
-from parity.scan.output.words import decided, page_of, rule_of, summary
+from parity.report.markdown import as_table
+from parity.scan.output.words import decided, rule_of, summary
 from parity.scan.result import Scan, Severity
+from parity.trace.escape import one_line
 
 MARKS_OF_LEVELS = {Severity.ERROR: "❌", Severity.WARNING: "⚠️", Severity.NOTE: "ℹ️"}
 
@@ -34,7 +36,7 @@ def _parts(scan: Scan) -> Iterator[str]:
     if scan.findings:
         found = [
             (
-                f"{MARKS_OF_LEVELS[each.severity]} [{each.rule}]({page_of(each.rule)})",
+                f"{MARKS_OF_LEVELS[each.severity]} {each.rule} {rule_of(each.rule).name}",
                 as_code(str(each.place)),
                 as_text(each.message),
                 as_text(rule_of(each.rule).under_ddp),
@@ -52,6 +54,16 @@ def _parts(scan: Scan) -> Iterator[str]:
         ]
         yield as_table(("script", "effort", "reasons"), efforts)
     for plan in scan.plans:
-        commands = "\n".join(f"    {' '.join(command.split())}" for command in plan.commands)
+        commands = "\n".join(f"    {one_line(command)}" for command in plan.commands)
         yield f"Next for {as_code(plan.path)}:\n\n{commands}"
         yield from (as_text(note) for note in plan.notes)
+
+
+def as_text(text: str) -> str:
+    """Returns anybody's text as Markdown of one line, what is not printed as escapes."""
+    return markdown.as_text(one_line(text))
+
+
+def as_code(text: str) -> str:
+    """Returns anybody's text as code of one line, what is not printed as escapes."""
+    return markdown.as_code(one_line(text))

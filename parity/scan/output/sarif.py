@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from parity import __version__
 from parity.report.atomic import appearing
-from parity.scan.output.words import decided, page_of
 from parity.scan.result import Finding, Scan, Unread
-from parity.scan.rules import RULES, Rule
+from parity.scan.rule_pages import page_as_markdown
+from parity.scan.rules import SCAN_RULES, Rule
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 MOST_RESULTS = 25_000  # of one run, that GitHub takes
@@ -28,7 +28,7 @@ def write_sarif(scan: Scan, path: Path) -> None:
 
 def as_sarif(scan: Scan) -> dict[str, Any]:
     """Returns a scan as a SARIF log: all rules, the findings, and what could not be read as notifications."""
-    identifiers = list(RULES)
+    identifiers = list(SCAN_RULES)
     # The worst first, should there be more than is taken.
     findings = sorted(scan.findings, key=lambda each: -each.severity)[:MOST_RESULTS]
     run = {
@@ -37,8 +37,8 @@ def as_sarif(scan: Scan) -> dict[str, Any]:
                 "name": "parity scan",
                 "version": __version__,
                 "semanticVersion": __version__,
-                "informationUri": page_of("").rpartition("/rules")[0] + "/scan.md",
-                "rules": [_rule(rule) for rule in RULES.values()],
+                "informationUri": "urn:tower-parity:docs:scan",
+                "rules": [_rule(rule) for rule in SCAN_RULES.values()],
                 "notifications": [{"id": UNREAD_RULE, "shortDescription": {"text": "A file could not be read whole."}}],
             }
         },
@@ -61,8 +61,9 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "name": "".join(word.capitalize() for word in rule.name.split("-")),
         "shortDescription": {"text": _sentence(rule.title)},
         "fullDescription": {"text": _plain(f"{rule.does} {rule.under_ddp}")},
-        "help": {"text": _plain(f"{rule.under_ddp}\n\nPort: {rule.port}\n\n{_sentence(decided(rule))}")},
-        "helpUri": page_of(rule.id),
+        "help": {"text": _plain(page_as_markdown(rule)), "markdown": page_as_markdown(rule)},
+        # A name and no address: the page itself is in `help`, wherever the documentation is.
+        "helpUri": f"urn:tower-parity:docs:rules:{rule.id}",
         "defaultConfiguration": {"level": rule.severity.word},
         "properties": {"tags": ["tensorflow", "pytorch", "ddp"], "precision": "high" if rule.decided else "medium"},
     }
@@ -81,7 +82,7 @@ def _result(finding: Finding, identifiers: list[str]) -> dict[str, Any]:
         "ruleId": finding.rule,
         "ruleIndex": identifiers.index(finding.rule),
         "level": finding.severity.word,
-        "message": {"text": f"{_sentence(finding.message)} {_plain(RULES[finding.rule].under_ddp)}"},
+        "message": {"text": f"{_sentence(finding.message)} {_plain(SCAN_RULES[finding.rule].under_ddp)}"},
         "locations": [{"physicalLocation": {"artifactLocation": _artifact(place.path), "region": region}}],
         "partialFingerprints": {"parityScan/v1": finding.fingerprint},
     }

@@ -1,9 +1,7 @@
 """Sentences that several outputs have in common."""
 
 from parity.scan.result import Scan, Severity
-from parity.scan.rules import RULES, Rule
-
-RULE_PAGES = "https://github.com/tower-parity/tower-parity/blob/main/docs/rules"
+from parity.scan.rules import SCAN_RULES, Rule
 
 
 def summary(scan: Scan) -> str:
@@ -26,10 +24,10 @@ def decided(rule: Rule) -> str:
 
 
 def page_of(identifier: str) -> str:
-    """Returns the address of a rule's page."""
-    return f"{RULE_PAGES}/{identifier}.md"
+    """Returns where a rule's page is in this project."""
+    return f"docs/rules/{identifier}.md"
 
 
 def rule_of(identifier: str) -> Rule:
     """Returns a rule."""
-    return RULES[identifier]
+    return SCAN_RULES[identifier]

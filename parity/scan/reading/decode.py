@@ -11,7 +11,7 @@ from parity.trace.bounded import parse_json
 MOST_SOURCE_BYTES = 4 << 20  # generated tables are larger, and hold no training loop
 MOST_NOTEBOOK_BYTES = 64 << 20  # pictures are in there
 # The longer ones first: UTF-32's mark begins with UTF-16's.
-MARKS = (
+BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -61,7 +61,7 @@ def decoded(data: bytes) -> str:
 
 
 def _decoded(data: bytes) -> str:
-    for mark, encoding in MARKS:
+    for mark, encoding in BYTE_ORDER_MARKS:
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, "replace")
     encoding = _declared(data) or "utf-8"

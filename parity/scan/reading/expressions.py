@@ -37,7 +37,7 @@ OPERATORS: dict[str, Any] = {
     "|": ast.BitOr,
     "^": ast.BitXor,
 }
-UNARY: dict[str, Any] = {"-": ast.USub, "+": ast.UAdd, "~": ast.Invert}
+UNARY_OPERATORS: dict[str, Any] = {"-": ast.USub, "+": ast.UAdd, "~": ast.Invert}
 CONSTANTS_OF_PYTHON = {"true": True, "false": False, "none": None, "ellipsis": ...}
 LOAD = ast.Load()
 
@@ -256,7 +256,7 @@ def _binary(node: Node, depth: int) -> ast.expr:
 
 @converts("unary_operator")
 def _unary(node: Node, depth: int) -> ast.expr:
-    operator = UNARY.get(text_of(node.child_by_field_name("operator")), ast.USub)()
+    operator = UNARY_OPERATORS.get(text_of(node.child_by_field_name("operator")), ast.USub)()
     return ast.UnaryOp(op=operator, operand=expression(node.child_by_field_name("argument"), depth))
 
 

@@ -20,7 +20,7 @@ from parity.scan.reading.expressions import (
 )
 
 ConvertStatement = Callable[[Node, int], ast.stmt]
-STATEMENTS: dict[str, ConvertStatement] = {}
+STATEMENT_KINDS: dict[str, ConvertStatement] = {}
 LANGUAGE = Language(tree_sitter_python.language())
 
 
@@ -59,7 +59,7 @@ def _broken(root: Node) -> Iterator[int]:
 def _statement(*types: str) -> Callable[[ConvertStatement], ConvertStatement]:
     def put(function: ConvertStatement) -> ConvertStatement:
         for each in types:
-            STATEMENTS[each] = function
+            STATEMENT_KINDS[each] = function
         return function
 
     return put
@@ -70,7 +70,7 @@ def _block(node: Node | None, depth: int) -> list[ast.stmt]:
         return []
     statements: list[ast.stmt] = []
     for child in node.named_children:
-        convert = STATEMENTS.get(child.type)
+        convert = STATEMENT_KINDS.get(child.type)
         if convert is not None:
             statements.append(at(convert(child, depth + 1), child))
         elif child.type == "ERROR":
@@ -159,9 +159,9 @@ def _class(node: Node, depth: int) -> ast.stmt:
 @_statement("decorated_definition")
 def _decorated(node: Node, depth: int) -> ast.stmt:
     inside = node.child_by_field_name("definition")
-    if inside is None or inside.type not in STATEMENTS:
+    if inside is None or inside.type not in STATEMENT_KINDS:
         return ast.Pass()
-    defined = at(STATEMENTS[inside.type](inside, depth), inside)
+    defined = at(STATEMENT_KINDS[inside.type](inside, depth), inside)
     marks = [expression(named(each)[0], depth) for each in named(node) if each.type == "decorator" and named(each)]
     defined.decorator_list = marks
     return defined  # type: ignore[no-any-return]
@@ -266,7 +266,8 @@ def _delete(node: Node, depth: int) -> ast.stmt:
 @_statement("assert_statement")
 def _assert(node: Node, depth: int) -> ast.stmt:
     inside = [expression(each, depth) for each in named(node)]
-    return ast.Assert(test=inside[0] if inside else ast.Constant(value=...), msg=None)
+    test = inside[0] if inside else ast.Constant(value=...)
+    return ast.Assert(test=test, msg=inside[1] if len(inside) > 1 else None)
 
 
 @_statement("pass_statement", "global_statement", "nonlocal_statement", "type_alias_statement")

@@ -19,7 +19,7 @@ def is_plain_sum(program: Program) -> bool:
     if combiner is None or combiner.kind not in ("sum", "sum of the losses") or scales_losses(program) is not None:
         return False
     if any(
-        divides_by_count(node, program.repository) or _is_reciprocal(node)
+        (divides_by_count(node, program.repository) or _is_reciprocal(node)) and not _is_reported(node, program)
         for function in dict.fromkeys([combiner.function, program.loop.function, *linked(program)])
         for node in function.nodes
     ):
@@ -29,6 +29,13 @@ def is_plain_sum(program: Program) -> bool:
         part for rate in rates if rate is not None for part in program.repository.sources(rate, program.loop.module, 2)
     ]
     return not any(divides_by_count(part, program.repository) for part in sources)
+
+
+def _is_reported(node: ast.AST, program: Program) -> bool:
+    """Whether what is divided, behind the towers, is a loss or a metric that is looked at, where gradients are added up."""
+    if program.combiner is None or program.combiner.kind != "sum" or program.is_in_towers(node):
+        return False
+    return isinstance(node, ast.BinOp) and bool(re.search("loss|cost|acc|error|metric", source_of(node.left), re.I))
 
 
 def _is_reciprocal(node: ast.AST) -> bool:

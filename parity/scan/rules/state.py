@@ -17,7 +17,9 @@ NORMS = frozenset(["batch_norm", "batch_normalization", "BatchNormalization", "f
 NORM_LAYERS = frozenset(
     ["slim.batch_norm", "tf.contrib.layers.batch_norm", "tf.layers.batch_normalization", "tf.layers.BatchNormalization"]
 )
-NORM_WORDS = re.compile(r"batch_?norm|\bbn\w*\(|add_to_collections?\(.*UPDATE_OPS", re.IGNORECASE)
+NORM_WORDS = re.compile(
+    r"batch_?norm\w*\s*\(|=\s*[\w.]+batch_norm\b|\bbn\w*\(|add_to_collections?\(.*UPDATE_OPS", re.IGNORECASE
+)
 # What runs the updates by itself.
 RUN_UPDATES = frozenset(
     [

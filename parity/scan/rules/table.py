@@ -29,7 +29,7 @@ def _by_id(rules: Iterable[Rule]) -> dict[str, Rule]:
     return known
 
 
-RULES: Mapping[str, Rule] = _by_id(rule for rules in FAMILIES_OF_RULES.values() for rule in rules)
+SCAN_RULES: Mapping[str, Rule] = _by_id(rule for rules in FAMILIES_OF_RULES.values() for rule in rules)
 # What a recording names and no rule does, and why source does not show it.
 NOT_FROM_SOURCE: Mapping[str, str] = {
     "towers_not_separated": "says what the recorder could not separate in the graph",

@@ -19,8 +19,7 @@ from parity.judge.result import Level, Result
 from parity.trace import TraceWriter
 
 ROOT = Path(__file__).parents[3]
-VERBS = ("run", "record", "port", "replay", "compare", "map", "show", "bless", "explain", "teach", "doctor")
-LATER = ("scan",)
+VERBS = ("run", "scan", "record", "port", "replay", "compare", "map", "show", "bless", "explain", "teach", "doctor")
 
 
 def ended(capsys, *words) -> tuple[int, str, str]:
@@ -50,7 +49,6 @@ def test_the_help_names_every_verb_its_use_and_the_exit_codes(capsys):
         assert f"\n    {verb} " in printed
     text = " ".join(printed.split())
     assert f"Exit codes: {TABLE}." in text
-    assert f"Not offered yet: {', '.join(LATER)}." in text
 
 
 def test_run_offers_what_is_promised(capsys):
@@ -81,13 +79,6 @@ def test_a_misspelt_verb_is_answered_with_the_one_it_resembles(capsys, typed, me
     assert code == 2
     assert errors.splitlines()[-1].endswith(f". Did you mean '{meant}'?")
     assert "Did you mean" not in ended(capsys, "xyzzy")[2]
-
-
-@pytest.mark.parametrize("verb", LATER)
-def test_a_verb_that_is_not_offered_yet_says_so_in_one_line(capsys, verb):
-    code, printed, errors = ended(capsys, verb, "anything", "--at", "all")
-    assert (code, printed, len(errors.splitlines())) == (2, "", 1)
-    assert errors.startswith(f"parity: {verb} is not offered yet by this version. ")
 
 
 @pytest.mark.parametrize(
