@@ -12,7 +12,7 @@ from parity.scan.model.module import Module
 from parity.scan.model.repository import Flag, Repository
 from parity.scan.result import Plan
 
-SMALL = {"batch": "8"}  # numbers that a recording is as good with
+NUMBERS_OF_A_RECORDING = {"batch": "8"}  # numbers that a recording is as good with
 TOWERS_OF_A_RECORDING = "2"
 STEPS_OF_A_RECORDING = "4"
 GPU_WORDS = re.compile(
@@ -62,7 +62,7 @@ def _plan(module: Module, program: Program, imported: set[Module], repository: R
         if flag in counted[:1]:
             continue
         if re.search(r"^(train_?)?batch_?size$", flag.name, re.IGNORECASE):
-            words += _typed(flag, SMALL["batch"])
+            words += _typed(flag, NUMBERS_OF_A_RECORDING["batch"])
         elif flag.required:
             words += _typed(flag, flag.name.upper())
             notes.append(f"{flag.name} has no default: say what {flag.name.upper()} is")
