@@ -1,9 +1,10 @@
 """Times a training step under DDP through this package beside a hand-written torch DDP loop on the same net.
 
-Launch: ``python benchmarks/ddp_step.py [--pairs 400]``. Two ranks over gloo, each on CPUs of its own where there are
-enough; two steps of both make a pair, and who goes first swaps. Pairs are added until the 95% interval of the median ratio
-lies on one side of the promise, 1.03, or there are enough of them. CPU time is printed beside the time on the clock: it
-does not see how long a rank waits, and is hardly moved by whatever else runs on the machine.
+Launch: ``python benchmarks/ddp_step.py [--pairs 400] [--guarded]``. Two ranks over gloo, each on CPUs of its own where there
+are enough; two steps of both make a pair, and who goes first swaps. Pairs are added until the 95% interval of the median
+ratio lies on one side of the promise, 1.03, or there are enough of them. CPU time is printed beside the time on the clock:
+it does not see how long a rank waits, and is hardly moved by whatever else runs on the machine. Guarded, each step of the
+package goes through an `UpdateGuard`, as in a training that stops at NaNs and signals, which the loop by hand does not see.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from torch_ddp import GradientReduction, Rank, like_tf, spawn
+from torch_ddp import GradientReduction, Rank, UpdateGuard, like_tf, spawn
 
 LIMIT = 1.03
 STEPS = 2
@@ -67,31 +68,42 @@ def by_hand(images: torch.Tensor, labels: torch.Tensor, optimizer: str) -> Calla
     return _steps(model, OPTIMIZERS[optimizer][1](model.parameters()), images, labels)
 
 
-def by_package(images: torch.Tensor, labels: torch.Tensor, optimizer: str) -> Callable[[], None]:
+def by_package(
+    images: torch.Tensor, labels: torch.Tensor, optimizer: str, guard: UpdateGuard | None
+) -> Callable[[], None]:
     """Returns steps with this package's reduction and TensorFlow's optimizer."""
     model = DistributedDataParallel(net())
     GradientReduction(model, "mean")
-    return _steps(model, OPTIMIZERS[optimizer][0](model.parameters()), images, labels)
+    return _steps(model, OPTIMIZERS[optimizer][0](model.parameters()), images, labels, guard)
 
 
-def _steps(model: nn.Module, optimizer: Any, images: torch.Tensor, labels: torch.Tensor) -> Callable[[], None]:
+def _steps(
+    model: nn.Module, optimizer: Any, images: torch.Tensor, labels: torch.Tensor, guard: UpdateGuard | None = None
+) -> Callable[[], None]:
+    weights = list(model.named_parameters())
+
     def run() -> None:
-        for _ in range(STEPS):
+        for step in range(STEPS):
             optimizer.zero_grad(set_to_none=True)
-            F.cross_entropy(model(images), labels).backward()
+            loss = F.cross_entropy(model(images), labels)
+            loss.backward()
+            if guard is not None:
+                guard.admits(loss, ((name, weight.grad) for name, weight in weights), f"at update {step}")
+                guard.made(True)
             optimizer.step()
 
     return run
 
 
-def measure(rank: Rank, optimizer: str, pairs: int, found: Any) -> None:
+def measure(rank: Rank, optimizer: str, pairs: int, guarded: bool, found: Any) -> None:
     """Times both on one rank; the first puts the `Times` into `found`."""
     torch.set_num_threads(1)
     _pin(rank)
     generator = torch.Generator().manual_seed(rank.rank)
     images = torch.randn(32, 1, 28, 28, generator=generator)
     labels = torch.randint(0, 10, (32,), generator=generator)
-    both = (by_package(images, labels, optimizer), by_hand(images, labels, optimizer))
+    guard = UpdateGuard(rank) if guarded else None
+    both = (by_package(images, labels, optimizer, guard), by_hand(images, labels, optimizer))
     times = Times(([], []), ([], []))
     for pair in range(-WARM_UP, pairs):
         for which in (0, 1) if pair % 2 else (1, 0):
@@ -135,14 +147,16 @@ def main() -> int:
     """Measures and prints; returns 0 when the promise is kept, 1 when not, 2 when that cannot be told here."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=400, help="at most")
+    parser.add_argument("--guarded", action="store_true", help="with an UpdateGuard")
     parser.add_argument("--optimizer", choices=sorted(OPTIMIZERS), default="momentum")
     options = parser.parse_args()
     queue = multiprocessing.get_context("spawn").SimpleQueue()
-    spawn(measure, 2, options.optimizer, options.pairs, queue)
+    spawn(measure, 2, options.optimizer, options.pairs, options.guarded, queue)
     times = Times(*queue.get())
     hand = sorted(times.wall[1])[len(times.wall[1]) // 2] / STEPS * 1e3
     said, code = verdict(ratio(*times.wall))
-    print(f"by hand {hand:.2f} ms a step, {options.optimizer}; package / by hand, promised {LIMIT}: {said}")
+    what = options.optimizer + ", guarded" * options.guarded
+    print(f"by hand {hand:.2f} ms a step, {what}; package / by hand, promised {LIMIT}: {said}")
     print(f"  clock     {ratio(*times.wall)}")
     print(f"  CPU time  {ratio(*times.cpu)}")
     return code

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from torch_ddp.errors import TorchDdpError
-from torch_ddp.process_group import BACKENDS, DEFAULT_TIMEOUT, FROM_ENVIRONMENT, process_group, spawn
+from torch_ddp.process_group import BACKENDS, DEFAULT_TIMEOUT, FROM_ENVIRONMENT, spawn
+from torch_ddp.train.elastic import LAUNCHER, run_as_rank, run_elastically
 
 
 def add_launch_options(parser: argparse.ArgumentParser) -> None:
-    """Adds `--nodes`, `--gpus`, `--nr`, `--rendezvous`, `--backend` and `--timeout` to a parser, and their short forms."""
+    """Adds `--nodes`, `--gpus`, `--nr`, `--rendezvous`, `--max-restarts`, `--backend` and `--timeout`, and short forms."""
     group = parser.add_argument_group("launching", "left out under torchrun, which says so itself")
     group.add_argument("-n", "--nodes", type=int, default=1, help="number of machines")
     group.add_argument(
@@ -18,6 +19,7 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("-nr", "--nr", type=int, default=0, help="which machine this is, from 0")
     group.add_argument("--rendezvous", help="where several machines meet: tcp://host:port, or file:///path")
+    group.add_argument("--max-restarts", type=int, default=0, help="how often all ranks start again after one failed")
     group.add_argument("--backend", choices=BACKENDS, default="gloo", help="gloo for CPUs, nccl for GPUs")
     group.add_argument("--timeout", type=float, default=DEFAULT_TIMEOUT, help="seconds to wait for the other ranks")
 
@@ -30,7 +32,9 @@ def under_torchrun() -> bool:
 def launch(function: Callable[..., None], options: argparse.Namespace, *arguments: Any) -> None:
     """Runs ``function(rank, *arguments)`` in every rank, however the script was started.
 
-    Under torchrun this process is a rank already. Otherwise the ranks of this machine are started here, as `spawn` does.
+    Under torchrun this process is a rank already. Otherwise the ranks of this machine are started here, as `spawn` does;
+    with `--max-restarts` by torch's elastic launcher, as torchrun does: each rank runs the whole script, and all of them
+    start again after one failed.
 
     Args:
       function: defined at the top level of a module; gets its `Rank` first.
@@ -38,8 +42,12 @@ def launch(function: Callable[..., None], options: argparse.Namespace, *argument
       arguments: further arguments.
 
     Raises:
-      TorchDdpError: `--gpus`, `--nodes` or `--nr` were given under torchrun too, or do not fit together.
+      TorchDdpError: `--gpus`, `--nodes`, `--nr` or `--max-restarts` were given under torchrun too, or do not fit together.
+      SystemExit: with code 143 or 138, after a signal of a scheduler; with 1 where the ranks have failed too often.
     """
+    if not under_torchrun() and options.max_restarts:
+        run_elastically(options)
+        return
     if not under_torchrun():
         spawn(
             function,
@@ -52,20 +60,12 @@ def launch(function: Callable[..., None], options: argparse.Namespace, *argument
             rendezvous=options.rendezvous or _rendezvous_from_environment(),
         )
         return
-    if (options.nodes, options.gpus, options.nr) != (1, 1, 0):
+    if LAUNCHER not in os.environ and (options.nodes, options.gpus, options.nr, options.max_restarts) != (1, 1, 0, 0):
         raise TorchDdpError(
             "launch: expected torchrun alone to say how many ranks there are, got --nodes, --gpus or --nr as well. "
             "Pass --nnodes and --nproc-per-node to torchrun instead."
         )
-    from torch.distributed.elastic.multiprocessing.errors import record
-
-    # torchrun prints the traceback of the rank that failed first, if that rank leaves it one.
-    record(_as_rank)(function, options, arguments)
-
-
-def _as_rank(function: Callable[..., None], options: argparse.Namespace, arguments: tuple[Any, ...]) -> None:
-    with process_group(backend=options.backend, timeout=options.timeout) as rank:
-        function(rank, *arguments)
+    run_as_rank(function, options.backend, options.timeout, arguments)
 
 
 def _rendezvous_from_environment() -> str | None:

@@ -104,7 +104,7 @@ TWICE = (
 )
 
 
-@pytest.mark.parametrize("words", [["--gpus", "2"], ["--nodes", "2"], ["--nr", "1"]])
+@pytest.mark.parametrize("words", [["--gpus", "2"], ["--nodes", "2"], ["--nr", "1"], ["--max-restarts", "1"]])
 def test_numbers_of_ranks_given_twice_are_refused(monkeypatch, words):
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "1")
