@@ -79,9 +79,9 @@ def take_layouts(join: Join, reference: Trace, candidate: Trace) -> list[str]:
     # The first step: behind a bug later ones agree in no layout.
     one_file, other_file = reference.step(steps[0]), candidate.step(steps[0])
     pairs = defaultdict[tuple[str, str], list[tuple[Array, Array]]](list)
-    for text in one_file.names():
+    for text in one_file.names(*OUTPUT_QUANTITIES):
         key = parse_key(text)
-        if key.quantity in OUTPUT_QUANTITIES and (other := join.read(key, other_file)) is not None:
+        if (other := join.read(key, other_file)) is not None:
             pairs[key.quantity, key.name].append((one_file.read(text), other))
     for (quantity, name), each in pairs.items():
         layout = usual_layout(each)

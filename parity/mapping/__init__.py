@@ -15,6 +15,7 @@ from parity.mapping.names import slot_partner as slot_partner
 from parity.mapping.propose import Proposal as Proposal
 from parity.mapping.propose import Values as Values
 from parity.mapping.propose import numbers_of as numbers_of
+from parity.mapping.propose import numbers_when_asked as numbers_when_asked
 from parity.mapping.propose import propose as propose
 from parity.mapping.propose import proposed_toml as proposed_toml
 from parity.mapping.structure import NOTHING as NOTHING

@@ -151,6 +151,8 @@ def guess_pairs(
       numbers: what the numbers say, or None.
       around: what the graphs say, or None.
     """
+    if not variables:  # all that follows goes through what is sure, too
+        return ()
     solver = _Solver(reference, variables, units, options, sure, meaning, numbers, around)
     guesses = {guess.variable.name: guess for stage in GUESSED_IN_TURN for guess in solver.assigned(stage)}
     found = tuple(guesses[variable.name] for variable in variables if variable.name in guesses)
@@ -161,6 +163,8 @@ def checked_guesses(
     guesses: tuple[Guess, ...], sure: Map[str, Pair], meaning: NameMeanings, numbers: Numbers
 ) -> tuple[Guess, ...]:
     """Returns guesses with what numbers say of each; one of which they do not say goes with the rest of its layer."""
+    if not guesses:
+        return ()
     distances = [numbers(guess.variable, guess.unit, guess.text) for guess in guesses]
     checked = tuple(
         guess._replace(verified=None if distance is None else distance <= EQUAL)

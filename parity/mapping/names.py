@@ -10,6 +10,10 @@ ROLES = {
     **dict.fromkeys(("moving_mean", "running_mean"), "mean"),
     **dict.fromkeys(("moving_variance", "running_var"), "variance"),
 }
+_SEPARATOR = re.compile(r"[/.]")
+_NUMBER_BEHIND = re.compile(r"_?\d+$")
+_STEM_AND_NUMBER = re.compile(r"(.*?)_?(\d*)", re.DOTALL)
+_NUMBER_OR_LETTERS = re.compile(r"\d+|[^\W\d_]+")
 
 
 class Meaning(NamedTuple):
@@ -40,11 +44,11 @@ def meanings(names: Sequence[str]) -> list[Meaning]:
 
 def _says_more(parts: list[str]) -> bool:
     # "kernel" alone names no layer, "hidden1_weights" does.
-    return len(parts) > 1 or (len(parts) == 1 and re.sub(r"_?\d+$", "", parts[0]) not in ROLES)
+    return len(parts) > 1 or (len(parts) == 1 and _NUMBER_BEHIND.sub("", parts[0]) not in ROLES)
 
 
 def _components(name: str) -> list[str]:
-    parts = [part for part in re.split(r"[/.]", name.lower().removesuffix(":0")) if part]
+    parts = [part for part in _SEPARATOR.split(name.lower().removesuffix(":0")) if part]
     while len(parts) > 1 and parts[0] == "module":  # DataParallel and DDP put it in front, one around the other twice
         parts = parts[1:]
     return parts
@@ -52,7 +56,7 @@ def _components(name: str) -> list[str]:
 
 def _meaning(components: list[str]) -> Meaning:
     *scopes, last = components or [""]  # of a name like "/" nothing is left
-    stem, number = re.fullmatch(r"(.*?)_?(\d*)", last, re.DOTALL).groups()  # type: ignore[union-attr]
+    stem, number = _STEM_AND_NUMBER.fullmatch(last).groups()  # type: ignore[union-attr]
     role = ROLES.get(last) or ROLES.get(stem, "")
     rest = ([number] if number else []) if role else [last]  # "w_1" and "w_2" are of layers 1 and 2
     if not role and "_" in stem:
@@ -103,7 +107,7 @@ def _unnumbered(words: tuple[str, ...]) -> tuple[str, ...]:
 def _words(components: list[str]) -> tuple[str, ...]:
     # Letters run together over separators, numbers do not: batch_norm is batchnorm, conv_1 is conv1, 1.0 is not 10.
     found: list[str] = []
-    for token in re.findall(r"\d+|[^\W\d_]+", " ".join(components)):
+    for token in _NUMBER_OR_LETTERS.findall(" ".join(components)):
         if token.isdigit():
             token = str(int(token))  # "conv01" is conv 1
         if token == "fn":

@@ -5,8 +5,9 @@ For reading and pasting: nothing that is proposed is ever in force by itself.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Map
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -95,12 +96,21 @@ def numbers_of(reference: Values, candidate: Values) -> Numbers:
 
     Where either agrees the pair is meant: values that were drawn do not agree by chance.
     """
-    return _Numbers(reference, candidate)
+    return _Numbers(lambda: (reference, candidate))
+
+
+def numbers_when_asked(read: Callable[[], tuple[Values, Values]]) -> Numbers:
+    """Returns the same, of values that are read when the first pair is open: names and shapes mostly leave none."""
+    return _Numbers(read)
 
 
 class _Numbers(Numbers):
-    def __init__(self, reference: Values, candidate: Values) -> None:
-        self._sides = reference, candidate
+    def __init__(self, read: Callable[[], tuple[Values, Values]]) -> None:
+        self._read = read
+
+    @cached_property
+    def _sides(self) -> tuple[Values, Values]:
+        return self._read()
 
     def __call__(self, variable: Variable, unit: Unit, text: str, /) -> float | None:
         distance = float(self.of_all([variable], [unit], text)[0, 0])

@@ -18,6 +18,7 @@ from parity.trace import (
     parse_evaluated,
     parse_key,
     tower_order,
+    trace_name,
 )
 from parity.trace.arrays import Array
 
@@ -76,6 +77,7 @@ class Renaming:
 
 
 OPTIONAL = frozenset(["state"])
+MOST_JOINED = 1 << 14  # tensors whose counterparts are remembered, some 3 MB
 
 
 class Held(Protocol):
@@ -113,17 +115,18 @@ class Join:
         self.left_slots = only_slots_left(tuple(reference_slots), self._slots)
         self._loaded = tuple(loaded)
         self._order = {pair.reference: place for place, pair in enumerate(variables.pairs)}
+        self._candidates: dict[TensorKey, tuple[str, ...]] = {}
 
     def candidates(self, key: TensorKey) -> tuple[str, ...]:
         """Returns the names in the candidate's trace that make up a tensor of the reference; none for a missing slot."""
         if key.quantity in PER_VARIABLE:
-            # A slot goes by both names, its own and its variable's: "slot/Momentum/w" is
-            # "slot/momentum_buffer/w.weight".
-            slot = self.left_slots.get(key.slot) or slot_partner(key.slot, self._slots) if key.slot else ""
-            if slot is None:
-                return ()
-            pair = self._variables.pair(key.name)
-            return tuple(str(key._replace(name=name, slot=slot)) for name in pair.candidate)
+            found = self._candidates.get(key)
+            if found is None:
+                found = self._of_variable(key)
+                # Every step has the same names. Of more than these each is asked for too seldom to be worth its memory.
+                if len(self._candidates) < MOST_JOINED:
+                    self._candidates[key] = found
+            return found
         # A feed, an activation or a metric: one tensor is one tensor there, in another layout at most.
         names, name = self._renaming(key)
         if names is None:
@@ -132,6 +135,14 @@ class Join:
         if key.quantity == "eval":
             renamed = format_evaluated(parse_evaluated(key.name)._replace(output=renamed))
         return (str(key._replace(name=renamed)),)
+
+    def _of_variable(self, key: TensorKey) -> tuple[str, ...]:
+        # A slot goes by both names, its own and its variable's: "slot/Momentum/w" is "slot/momentum_buffer/w.weight".
+        slot = self.left_slots.get(key.slot) or slot_partner(key.slot, self._slots) if key.slot else ""
+        if slot is None:
+            return ()
+        names = self._variables.pair(key.name).candidate
+        return tuple([trace_name(key.quantity, n, tower=key.tower, slot=slot, section=key.section) for n in names])
 
     @property
     def mapping(self) -> VariableMapping:
@@ -148,7 +159,8 @@ class Join:
 
     def read(self, key: TensorKey, file: Held) -> Array | None:
         """Returns the candidate's counterpart in the reference's layout, or None where it has none."""
-        found = [name for name in self.candidates(key) if name in file]
+        texts = self.candidates(key)
+        found = [text for text in texts if text in file]
         if key.quantity in PER_VARIABLE:
             pair = self._variables.pair(key.name)
             # Gradients and slots are linear in the loss, weights and averages are not: no constant is added to the
@@ -158,7 +170,7 @@ class Join:
             # Half of a value is no value: what is missing is reported as missing, rather than read as zeros.
             if not found or (len(found) < len(pair.candidate) and not (linear and pair.transform.is_sum)):
                 return None
-            given = {parse_key(text).name: file.read(text) for text in found}
+            given = {name: file.read(text) for name, text in zip(pair.candidate, texts, strict=True) if text in found}
             return self._variables.to_reference(key.name, given, linear=linear)
         if not found:
             return None

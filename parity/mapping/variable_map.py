@@ -99,6 +99,8 @@ class Mapping:
           MappingError: no such variable, an array is missing, extra or does not fit.
         """
         pair = self.pair(name)
+        if len(pair.candidate) == len(arrays) == 1 and pair.candidate[0] in arrays:  # most
+            return pair.transform.backward(arrays[pair.candidate[0]], shape=pair.shape, linear=linear)
         # Of a sum the frozen term has no gradient and no slot; of a value all terms are needed.
         missing = [part for part in pair.candidate if part not in arrays]
         extra = [part for part in arrays if part not in pair.candidate]
@@ -143,6 +145,7 @@ def line(reference: str, candidate: Sequence[str], transform: str) -> str:
 
 
 def _look_up(table: Map[str, Pair], name: str, side: str) -> Pair:
-    if name not in table:
+    found = table.get(name)
+    if found is None:
         raise MappingError(f"mapping: expected a variable of the {side}, got {name!r}. Use a name of its trace.")
-    return table[name]
+    return found

@@ -31,6 +31,7 @@ EXECUTION_RANK = {quantity: rank for rank, quantity in enumerate(QUANTITIES)}
 # A key is [section/SECTION/]QUANTITY[/TOWER][/SLOT]/NAME: which of the parts there are, the quantity alone decides, for
 # a variable's name may hold slashes, digits and the words of quantities itself.
 PER_TOWER = frozenset(["feed", "noise", "act", "loss", "tower_grad", "tower_clip"])
+_OF_A_NAME_ALONE = frozenset(QUANTITIES) - PER_TOWER - {"slot"}
 PER_VARIABLE = frozenset(["stat", "tower_grad", "tower_clip", "grad", "clip", "slot", "var", "ema"])
 
 # What a step leaves behind, and what it changes. The counters (`state`) of a step are those before it.
@@ -67,8 +68,11 @@ class TensorKey(NamedTuple):
 
     def __str__(self) -> str:
         """Returns the name as a trace has it, e.g. "slot/m/conv1/kernel"; the inverse of `parse_key`."""
-        prefix = [_SECTION, self.section] if self.section else []
-        return "/".join(prefix + [part for part in (self.quantity, self.tower, self.slot, self.name) if part])
+        section, quantity, tower, slot, name = self
+        if name and not (section or tower or slot):
+            return f"{quantity}/{name}"
+        prefix = [_SECTION, section] if section else []
+        return "/".join(prefix + [part for part in (quantity, tower, slot, name) if part])
 
     def of(self, quantity: Quantity) -> "TensorKey":
         """Returns the key of another quantity of the same variable: of a slot that of its weight, which has no section."""
@@ -107,6 +111,9 @@ def parse_key(text: str) -> TensorKey:
     Raises:
       TraceError: the name does not start with a quantity, or lacks its tower, slot or variable.
     """
+    quantity, _, name = text.partition("/")
+    if name and quantity in _OF_A_NAME_ALONE:  # most names; of 100,000 tensors each is taken apart several times
+        return TensorKey("", quantity, "", "", name)
     parts = text.split("/")
     section = ""
     if parts[0] == _SECTION and len(parts) > 2:  # no quantity is called so

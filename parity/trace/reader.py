@@ -47,13 +47,13 @@ class Trace(object):
         self.directory = str(directory)
         self._headers = Headers()
         self._tables: Dict[str, Tuple[int, ...]] = {}
-        self.meta = _load(self.directory)
-        self.facts: Dict[str, Any] = self.meta["facts"]
-        self.variables = _in_order(self.meta["variables"], self.meta.get("variable_order") or [])
-        self.activations: List[str] = self.meta["activations"]
-        self.producer: Dict[str, Any] = self.meta["producer"]
-        self.complete: bool = self.meta["complete"]
-        self.step_numbers: List[int] = self.meta["step_numbers"]
+        meta = _load(self.directory)
+        self.facts: Dict[str, Any] = meta["facts"]
+        self.variables = _in_order(meta["variables"], meta.get("variable_order") or [])
+        self.activations: List[str] = meta["activations"]
+        self.producer: Dict[str, Any] = meta["producer"]
+        self.complete: bool = meta["complete"]
+        self.step_numbers: List[int] = meta["step_numbers"]
         # Step files appear by rename, so the steps of a writer that was killed are whole, each of them; which there
         # are, only the folder says, for `trace.json` is written at the beginning and at the end.
         if not self.complete:
@@ -73,7 +73,7 @@ class Trace(object):
     def init(self) -> TensorFile:
         """Returns the state before the first step as a lazy `TensorFile`."""
         self._check_ahead(0)
-        return TensorFile(self._path("init.safetensors"))
+        return TensorFile(self._path("init.safetensors"), self._headers)
 
     def step(self, number: int) -> TensorFile:
         """Returns the quantities of step `number` as a lazy `TensorFile`."""
@@ -122,8 +122,12 @@ UNSAID_OF_VARIABLE: Dict[str, Any] = {"shape": [], "dtype": "float32", "kind": "
 def _in_order(variables: Dict[str, Dict[str, Any]], order: List[str]) -> Dict[str, Dict[str, Any]]:
     # JSON's keys are sorted when they are written.
     named = {name: variables[name] for name in order if name in variables}
-    # What a recording of little does not say is what most variables are.
-    return {name: dict(UNSAID_OF_VARIABLE, **entry) for name, entry in {**named, **variables}.items()}
+    named.update(variables)
+    for entry in named.values():
+        # What a recording of little does not say is what most variables are.
+        for what, value in UNSAID_OF_VARIABLE.items():
+            entry.setdefault(what, value)
+    return named
 
 
 def _trace_below(directory: str) -> str:

@@ -79,7 +79,7 @@ def read_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source
     if length > min(MAX_HEADER_BYTES, size - 8):
         refuse(f"a header of {length} bytes in a file of {size}")
     try:
-        header = parse_json(bytes(read(length)), object_hook=_Entries())
+        header = parse_json(bytes(read(length)), object_pairs_hook=_Entries())
     except ValueError as error:
         refuse(f"a header that is not JSON ({error})")
     if not isinstance(header, dict):
@@ -88,26 +88,35 @@ def read_header(prefix: Buffer, read: Callable[[int], Buffer], size: int, source
     for name, entry in header.items():
         if not isinstance(entry, tuple):
             refuse(f"no dtype, shape and offsets for {name!r}")
-    entries: Dict[str, Entry] = dict(sorted(header.items(), key=_begin_of))
+    # Of the names each is kept once: the files of both sides have the same ones.
+    entries: Dict[str, Entry] = {sys.intern(name): entry for name, entry in sorted(header.items(), key=_begin_of)}
     # Invariant: bytes 0 .. position behind the header belong to exactly one tensor each. So no tensor reaches into
     # another, and in the end none is missing and no byte is anybody's: a file cut short or grown shows here.
     position = 0
+    sizes: Dict[Tuple[str, Tuple[int, ...]], int] = {}
     for name, (dtype, shape, begin, end) in entries.items():
-        if len(shape) > MOST_AXES:  # before their product is computed, of numbers that may be anything
+        room = sizes.get((dtype, shape))
+        if room is None:
+            room = sizes[dtype, shape] = _bytes_of(dtype, shape)
+        if room < 0:
             refuse(f"a shape for {name!r} that no array can have")
-        count = capacity = 1
-        for extent in shape:
-            count, capacity = count * extent, capacity * max(extent, 1)
-        # Nothing in the file bounds the axes of a tensor without elements; numpy counts their product without the
-        # zeros.
-        if capacity * _SIZE_OF[dtype] > sys.maxsize:
-            refuse(f"a shape for {name!r} that no array can have")
-        if begin != position or end - begin != count * _SIZE_OF[dtype]:
+        if begin != position or end - begin != room:
             refuse(f"offsets {begin}..{end} for {name!r}, which do not fit its shape or its neighbours")
         position = end
     if 8 + length + position != size:
         refuse(f"{size} bytes where its header speaks of {8 + length + position}")
     return entries, 8 + length
+
+
+def _bytes_of(dtype: str, shape: Tuple[int, ...]) -> int:
+    """Returns how many bytes an array takes, -1 where none can have its shape."""
+    if len(shape) > MOST_AXES:  # before their product is computed, of numbers that may be anything
+        return -1
+    count = capacity = 1
+    for extent in shape:
+        count, capacity = count * extent, capacity * max(extent, 1)
+    # Nothing in the file bounds the axes of a tensor without elements; numpy counts their product without the zeros.
+    return count * _SIZE_OF[dtype] if capacity * _SIZE_OF[dtype] <= sys.maxsize else -1
 
 
 def _begin_of(item: Tuple[str, Entry]) -> Tuple[int, int]:
@@ -118,9 +127,13 @@ class _Entries(object):
     """Makes a tuple of each entry as it is read: of 100,000 tensors the dicts alone would take 60 MB."""
 
     def __init__(self) -> None:
+        # Of 100,000 tensors most have one of a few dtypes and shapes: each is kept once.
         self._known: Dict[Any, Any] = {}
 
-    def __call__(self, found: Dict[str, Any]) -> Any:
+    def __call__(self, pairs: List[Tuple[str, Any]]) -> Any:
+        if len(pairs) != 3:
+            return dict(pairs)
+        found = dict(pairs)
         dtype, shape, offsets = found.get("dtype"), found.get("shape"), found.get("data_offsets")
         if not isinstance(dtype, str) or dtype not in NUMPY_OF:
             return found
@@ -130,11 +143,8 @@ class _Entries(object):
             if type(extent) is not int or extent < 0:  # not isinstance: true is an int to Python, and no extent
                 return found
         extents = tuple(shape)
-        return self._once(dtype), self._once(extents), offsets[0], offsets[1]
-
-    def _once(self, value: Any) -> Any:
-        # Of 100,000 tensors most have one of a few shapes: each is kept once.
-        return self._known.setdefault(value, value)
+        known = self._known
+        return known.setdefault(dtype, dtype), known.setdefault(extents, extents), offsets[0], offsets[1]
 
 
 Path = Union[str, "os.PathLike[str]"]
@@ -233,8 +243,9 @@ def _write_whole(path: Path, buffers: List[Buffer]) -> None:
 # Bytes from which a tensor is mapped by itself, so that its memory goes with it and not with the whole file. Smaller
 # ones share one map: a map each would be a system call and a page at least, 4 kB, for a bias of 40 bytes.
 LEAST_BYTES_ALONE = 1 << 20
-# Tensors whose place a `Headers` keeps: 100,000 of them take 25 MB (tracemalloc, names of 35 characters).
-MOST_KEPT = 1 << 16
+# Tensors whose place a `Headers` keeps: 100,000 of them take 25 MB (tracemalloc, names of 35 characters), most of which an
+# open file has anyway. One step of so many and the state before it, which are both read several times.
+MOST_KEPT = 1 << 18
 
 _LOGICAL_OF = {
     "F64": "float64",

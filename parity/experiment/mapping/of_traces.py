@@ -3,7 +3,7 @@
 from collections.abc import Mapping as Map
 
 from parity.experiment.sides.densify import DenseFile
-from parity.mapping import Mapping, MappingEntry, Values, build_mapping, numbers_of, variables_of
+from parity.mapping import Mapping, MappingEntry, Values, build_mapping, numbers_when_asked, variables_of
 from parity.trace import TensorFile, Trace, parse_key
 from parity.trace.arrays import Array
 
@@ -25,7 +25,8 @@ def mapping_of_traces(
       MappingError: a variable is left over, or a guess is not verified by the values of the traces.
     """
     described = variables_of(reference.variables), variables_of(candidate.variables)
-    return build_mapping(*described, entries, numbers_of(*(known or (values_of(reference), values_of(candidate)))))
+    numbers = numbers_when_asked(lambda: known or (values_of(reference), values_of(candidate)))
+    return build_mapping(*described, entries, numbers)
 
 
 def values_of(trace: Trace) -> Values:
@@ -40,5 +41,4 @@ def values_of(trace: Trace) -> Values:
 
 
 def _gradients(file: TensorFile) -> dict[str, Array]:
-    keys = [(parse_key(text), text) for text in file.names()]
-    return {key.name: file.read(text) for key, text in keys if key.quantity == "grad"}
+    return {parse_key(text).name: file.read(text) for text in file.names("grad")}

@@ -11,6 +11,7 @@ import pytest
 from parity.case import CaseError, load_case, load_mapping
 from parity.cli import main
 from parity.trace import Trace, TraceError, TraceWriter, decode, read_json
+from parity.trace.bounded import parse_json
 
 
 def record(folder):
@@ -73,6 +74,14 @@ def test_a_long_integer_is_refused_by_its_digits(digits, right):
     whole = struct.pack("<Q", len(header)) + header.encode()
     with pytest.raises(TraceError, match="a shape for 'w' that no array can have" if right else "of at most 40"):
         decode(whole)
+
+
+@pytest.mark.parametrize("size", [1, 10**39])
+def test_a_name_of_many_digits_is_read_like_any(size):
+    text = json.dumps({"name" + "1" * 60: size}).encode()
+    assert parse_json(text) == {"name" + "1" * 60: size}
+    with pytest.raises(ValueError, match="an integer of 41 digits"):
+        parse_json(text[:-1] + b', "more": 1' + b"0" * 40 + b"}")
 
 
 def test_a_header_of_many_integers_is_refused_before_they_are_multiplied():
