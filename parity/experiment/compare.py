@@ -80,7 +80,15 @@ def compare_joined(one: Trace, other: Trace, join: Join, in_detail: bool = False
       join: names and layouts.
       in_detail: as of `compare_traces`.
       tick: as of `compare_traces`.
+
+    Raises:
+      DamagedError: a file of one of them is not what was written.
     """
+    with one.following(), other.following():
+        return _compared(one, other, join, in_detail, tick)
+
+
+def _compared(one: Trace, other: Trace, join: Join, in_detail: bool, tick: Progress) -> Result:
     # In the reference's order; steps that one side lacks are named below, and not judged.
     steps = [step for step in one.step_numbers if step in set(other.step_numbers)]
     layouts = take_layouts(join, one, other)

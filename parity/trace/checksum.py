@@ -6,12 +6,14 @@ import os
 import re
 import threading
 import zlib
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from io import BufferedReader
-from typing import List, Sequence, Tuple, Union
+from typing import Deque, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
+from parity.trace.arrays import Array
 from parity.trace.errors import DamagedError
 
 Buffer = Union[bytes, memoryview]
@@ -30,6 +32,8 @@ ROWS_AT_ONCE = 64  # 260 kB: they stay in the cache between being copied and bei
 # interpreter's lock: in steps of 260 kB, whoever judges meanwhile and the thread that checks wait for each other's locks.
 MAPPED_AT_ONCE = mmap.ALLOCATIONGRANULARITY * ROW  # 16 MB with pages of 4 kB
 
+ROWS_OF_A_SPAN = 1024  # 4 MB, combined in one step without the interpreter's lock
+
 CHECKSUM_KEY = "__checksum__"  # of a JSON object; of a safetensors file in its "__metadata__"
 KIND = "xor-crc32:"
 UNSET_DIGITS = "00000000"
@@ -41,6 +45,7 @@ _UNREADABLE = "(unreadable)"
 _BEGINNING = 128  # bytes of a file of tensors, which hold its checksum: it is the first entry of the header
 
 LEAST_AHEAD = 1 << 20  # bytes of a file from which a thread of its own is worth its start, some 0.1 ms
+MOST_PENDING = 2  # arrays that wait to be combined: those of a pair that is judged, both still in the cache
 MOST_CHECKED = 1 << 14  # files of which it is known whether they are whole: with their names some 5 MB
 
 
@@ -84,6 +89,27 @@ class Checksum(object):
                     for each in (mapped[: len(beginning)], beginning):
                         self.update(each)
                         self._combine_padded()
+
+    def combine(self, data: Array, begin: int) -> None:
+        """Takes bytes of a file at any place, each of them once, in any order.
+
+        Args:
+          data: (bytes,) uint8.
+          begin: the place of the first in the file.
+        """
+        head = -begin % ROW
+        self._combine_at(data[:head], begin % ROW)
+        data = data[head:]
+        rows = len(data) // ROW
+        for first in range(0, rows, ROWS_OF_A_SPAN):
+            span = data[first * ROW : min(first + ROWS_OF_A_SPAN, rows) * ROW]
+            self._row ^= np.bitwise_xor.reduce(span.view(np.uint64).reshape(-1, WORDS_OF_A_ROW), axis=0)
+        self._combine_at(data[rows * ROW :], 0)
+
+    def _combine_at(self, data: Array, place: int) -> None:
+        row = np.zeros(ROW, np.uint8)
+        row[place : place + len(data)] = data
+        self._row ^= row.view(np.uint64)
 
     def digits(self) -> str:
         """Returns the checksum of all bytes taken; no more may follow."""
@@ -179,6 +205,100 @@ def check_ahead(path: str) -> None:
         _AHEAD[identity].start()
 
 
+class Following(object):
+    """Checks a file of tensors while it is read, so that its bytes come from memory once for both.
+
+    What is read meanwhile is not known to be what was written: nothing of it counts before `settle` has come back.
+
+    Args:
+      path: a regular file.
+
+    Raises:
+      OSError: it cannot be read.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path, self._identity = path, _identity(path)
+        with open(path, "rb") as file:
+            self._expected, self._blank = _parted(file.read(_BEGINNING))
+        self._checksum = Checksum()
+        self._taken: Dict[int, int] = {}
+        self._settled = not self._expected
+        if self._settled:
+            _keep(self._identity, "")
+
+    def take(self, data: Array, begin: int) -> None:
+        """Has bytes checked that somebody reads now, on a core that is idle if there is one; no byte twice.
+
+        Args:
+          data: (bytes,) uint8, mapped from the file: all of a tensor.
+          begin: the place of the first in the file; behind the checksum.
+        """
+        if not self._settled and begin not in self._taken:
+            self._taken[begin] = begin + len(data)
+            _COMBINING.put(self._checksum, data, begin)
+
+    def settle(self) -> None:
+        """Checks what was not taken, and refuses a file that is not what was written.
+
+        Raises:
+          DamagedError: it is not.
+          OSError: it cannot be read.
+        """
+        if not self._settled:
+            _COMBINING.wait()
+            self._settled = True
+            self._combine_rest()
+            # One that does not agree is read once more by itself: of a file that another one took the place of meanwhile,
+            # neither was read in full.
+            if self._checksum.digits() == self._expected and _identity(self.path) == self._identity:
+                _keep(self._identity, "")
+        check_file(self.path)
+
+    def _combine_rest(self) -> None:
+        with open(self.path, "rb") as file:
+            # Of a small file the beginning that was looked at holds tensors too.
+            position = min([len(self._blank), *self._taken])
+            self._checksum.combine(np.frombuffer(self._blank[:position], np.uint8), 0)
+            for begin, end in sorted(self._taken.items()) + [(self._identity[2], self._identity[2])]:
+                for place in range(position, begin, MAPPED_AT_ONCE):
+                    file.seek(place)
+                    rest = file.read(min(MAPPED_AT_ONCE, begin - place))
+                    self._checksum.combine(np.frombuffer(rest, np.uint8), place)
+                position = max(position, end)
+
+
+class _Combining(object):
+    """Combines arrays one after the other beside whoever judges them: both then read what is in the cache."""
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._pool: Optional[ThreadPoolExecutor] = None
+        self._pending: "Deque[Future[None]]" = deque()
+
+    def put(self, checksum: Checksum, data: Array, begin: int) -> None:
+        if self._process != os.getpid():  # a process that was forked has the pool's name and not its thread
+            self._process, self._pending = os.getpid(), deque()
+            self._pool = ThreadPoolExecutor(1) if _cores() > 1 else None
+        if self._pool is None:
+            checksum.combine(data, begin)
+            return
+        while len(self._pending) >= MOST_PENDING:
+            self._pending.popleft().result()
+        self._pending.append(self._pool.submit(checksum.combine, data, begin))
+
+    def wait(self) -> None:
+        while self._process == os.getpid() and self._pending:
+            self._pending.popleft().result()
+
+
+_COMBINING = _Combining()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _identity(path: str) -> Identity:
     found = os.stat(path)
     return path, found.st_ino, found.st_size, found.st_mtime_ns
@@ -190,9 +310,19 @@ def _look(path: str, identity: Identity) -> None:
         checksum = Checksum()
         if expected:
             checksum.map(file, os.fstat(file.fileno()).st_size, blank)
+    _keep(identity, _fault(path, expected, checksum.digits()) if expected else "")
+
+
+def _keep(identity: Identity, fault: str) -> None:
     while len(_FAULTS) >= MOST_CHECKED:
         _FAULTS.popitem(last=False)
-    _FAULTS[identity] = _fault(path, expected, checksum.digits()) if expected else ""
+    _FAULTS[identity] = fault
+
+
+def is_checked(path: str) -> bool:
+    """Returns whether it is known of a file, or is being found out, that it is what was written."""
+    identity = _identity(path)
+    return identity in _FAULTS or identity in _AHEAD
 
 
 def _look_quietly(path: str, identity: Identity, before: Sequence[threading.Thread]) -> None:

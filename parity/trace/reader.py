@@ -1,18 +1,19 @@
 """Reads a trace lazily: memory is bounded by the largest tensor, not by the trace (Python 3.7 and up)."""
 
 import bisect
+import contextlib
 import functools
 import glob
 import operator
 import os
 import re
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 import numpy as np
 
 from parity.trace.arrays import Array, Tensors
 from parity.trace.bounded import read_json
-from parity.trace.checksum import check_ahead
+from parity.trace.checksum import LEAST_AHEAD, Following, check_ahead, is_checked
 from parity.trace.description import fault_of_description
 from parity.trace.errors import TraceError
 from parity.trace.keys import GLOBAL_STEP, SKIPPED, STATE_OF_A_STEP, is_computed, select, trace_name
@@ -46,6 +47,8 @@ class Trace(object):
     def __init__(self, directory: "Union[str, os.PathLike[str]]", whole: bool = True) -> None:
         self.directory = str(directory)
         self._headers = Headers()
+        self._follows = False
+        self._followed: Dict[str, Following] = {}
         self._tables: Dict[str, Tuple[int, ...]] = {}
         meta = _load(self.directory)
         self.facts: Dict[str, Any] = meta["facts"]
@@ -73,17 +76,53 @@ class Trace(object):
     def init(self) -> TensorFile:
         """Returns the state before the first step as a lazy `TensorFile`."""
         self._check_ahead(0)
-        return TensorFile(self._path("init.safetensors"), self._headers)
+        return self._open("init.safetensors")
 
     def step(self, number: int) -> TensorFile:
         """Returns the quantities of step `number` as a lazy `TensorFile`."""
-        file = TensorFile(self._path(step_file(number)), self._headers)
+        file = self._open(step_file(number))
         self._check_ahead(bisect.bisect_right(self.step_numbers, number))
         return file
 
+    @contextlib.contextmanager
+    def following(self) -> Iterator[None]:
+        """Has large files be checked while they are read, and not before; what was read counts once the block has ended.
+
+        Raises:
+          DamagedError: at the end of the block, or of a `settle` in it: a file that was opened is not what was written.
+            Whatever else the block has raised follows from that.
+        """
+        self._follows = True
+        try:
+            yield
+        except Exception:
+            self.settle()
+            raise
+        finally:
+            self._follows = False
+        self.settle()
+
+    def settle(self) -> None:
+        """Ends the checking of all files that were opened while it follows the reading.
+
+        Raises:
+          DamagedError: one is not what was written.
+        """
+        while self._followed:
+            self._followed.popitem()[1].settle()
+
+    def _open(self, name: str) -> TensorFile:
+        path = self._path(name)
+        following = self._followed.get(path)
+        if self._follows and following is None:
+            with contextlib.suppress(OSError):  # who opens it says so
+                if os.path.getsize(path) >= LEAST_AHEAD and os.path.isfile(path) and not is_checked(path):
+                    following = self._followed[path] = Following(path)
+        return TensorFile(path, self._headers, following)
+
     def _check_ahead(self, following: int) -> None:
         # Steps are mostly read in a row, from the state before the first: the next one is checked while this one is judged.
-        if following < len(self.step_numbers):
+        if following < len(self.step_numbers) and not self._follows:
             check_ahead(self._path(step_file(self.step_numbers[following])))
 
     def table_shape(self, variable: str) -> Tuple[int, ...]:

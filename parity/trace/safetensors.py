@@ -12,7 +12,7 @@ import numpy as np
 
 from parity.trace.arrays import Array
 from parity.trace.bounded import MOST_BYTES_OF_TENSORS, parse_json, size_of
-from parity.trace.checksum import CHECKSUM_KEY, UNSET, Buffer, check_file, with_checksum
+from parity.trace.checksum import CHECKSUM_KEY, UNSET, Buffer, Following, check_file, with_checksum
 from parity.trace.description import MOST_AXES
 from parity.trace.errors import TraceError
 from parity.trace.keys import Quantity, TensorKey, parse_key, quantity_of
@@ -313,18 +313,26 @@ class TensorFile(object):
     Args:
       path: an existing safetensors file. Nothing in it is executed, and every length in it is checked.
       headers: keeps its header for the next time.
+      following: checks it while it is read; by default it is checked first.
 
     Raises:
       TraceError: the file is missing, cut short, or not a safetensors file.
       DamagedError: it has a checksum, and is not what was written.
     """
 
-    def __init__(self, path: "Union[str, os.PathLike[str]]", headers: Optional[Headers] = None) -> None:
+    def __init__(
+        self,
+        path: "Union[str, os.PathLike[str]]",
+        headers: Optional[Headers] = None,
+        following: Optional[Following] = None,
+    ) -> None:
         self.path = str(path)
+        self._following = following
         try:
             # Before anything is read of it, the header too: its lengths and names may be what is damaged.
             size_of(self.path, MOST_BYTES_OF_TENSORS)
-            check_file(self.path)
+            if following is None:
+                check_file(self.path)
             self._entries, self._start = headers.read(self.path) if headers else _header_of(self.path)
         except OSError as error:
             raise TraceError(
@@ -365,7 +373,10 @@ class TensorFile(object):
         # begin and end count from the end of the header; `_start`, 8 + n, is where that is in the file.
         if end - begin >= LEAST_BYTES_ALONE:
             alone = np.memmap(self.path, dtype=np.uint8, mode="r", offset=self._start + begin, shape=(end - begin,))
-            return _array(np.asarray(alone), dtype, shape)
+            flat = np.asarray(alone)
+            if self._following is not None:
+                self._following.take(flat, self._start + begin)
+            return _array(flat, dtype, shape)
         if self._map is None:
             # A plain view: every slice of a memmap would carry the file's name and mode along.
             self._map = np.asarray(np.memmap(self.path, dtype=np.uint8, mode="r"))

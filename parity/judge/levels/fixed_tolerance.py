@@ -52,6 +52,8 @@ def judge_plain(
         for text in join.unjoined(one_file, other_file):
             checks.append(Check("free", step, text, "incomparable", note=NOT_IN_REFERENCE))
         checks += _step(_pairs(join, step, one_file, other_file, previous), made)
+        for trace in (reference, candidate):
+            trace.settle()
         previous = one_file
         judged(made)
     return checks

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +25,25 @@ from parity.trace import (
     encode,
     read_graph,
     read_json,
+    reader,
+    safetensors,
     write_forward,
     write_graph,
     write_json,
     write_tensors,
 )
 from parity.trace import checksum as of_files
-from parity.trace.checksum import LEAST_AHEAD, MAPPED_AT_ONCE, ROW, ROWS_AT_ONCE, Checksum, check_ahead, check_file
+from parity.trace.checksum import (
+    LEAST_AHEAD,
+    MAPPED_AT_ONCE,
+    ROW,
+    ROWS_AT_ONCE,
+    ROWS_OF_A_SPAN,
+    Checksum,
+    Following,
+    check_ahead,
+    check_file,
+)
 
 VARIABLES = {"w": {"shape": [5], "dtype": "float32", "kind": "weight"}}
 DAMAGED = r"this file is damaged: expected the checksum \S+ of (\S+), got [0-9a-f]{8}\. .*record it again"
@@ -90,8 +103,8 @@ def at(listed: list[tuple[Path, int]], number: int) -> tuple[Path, int]:
     raise AssertionError(number)
 
 
-def found_of_flips(folder: Path, count: int, seed: int) -> collections.Counter[str]:
-    """Flips bits of a trace one at a time; returns how often which answer was given."""
+def found_of_flips(folder: Path, count: int, seed: int, read: Callable[[Path], None]) -> collections.Counter[str]:
+    """Flips bits of a trace one at a time; returns how often which answer was given by `read`, and comparing then."""
     one, other = write(folder / "one"), write(folder / "other", 1e-8)
     listed, found = bits_of(one), collections.Counter()
     assert compare_traces(one, other).verdict == "same"
@@ -100,7 +113,7 @@ def found_of_flips(folder: Path, count: int, seed: int) -> collections.Counter[s
         of_files._FAULTS.clear()
         flip(path, bit)
         try:
-            read_all(one)
+            read(one)
             found[f"{compare_traces(one, other).verdict} ({path.name}, bit {bit})"] += 1
         except DamagedError as error:
             found["damaged" if re.search(DAMAGED, str(error))[1] == str(path) else f"another file than {path}"] += 1
@@ -109,12 +122,91 @@ def found_of_flips(folder: Path, count: int, seed: int) -> collections.Counter[s
 
 
 def test_each_of_a_hundred_flipped_bits_is_called_damage(tmp_path):
-    assert found_of_flips(tmp_path, 100, seed=1) == {"damaged": 100}
+    assert found_of_flips(tmp_path, 100, 1, read_all) == {"damaged": 100}
 
 
 @pytest.mark.slow
 def test_each_of_a_thousand_flipped_bits_is_called_damage(tmp_path):
-    assert found_of_flips(tmp_path, 1000, seed=2) == {"damaged": 1000}
+    assert found_of_flips(tmp_path, 1000, 2, read_all) == {"damaged": 1000}
+
+
+@pytest.fixture
+def all_files_are_large(monkeypatch):
+    monkeypatch.setattr(reader, "LEAST_AHEAD", 1)
+    monkeypatch.setattr(safetensors, "LEAST_BYTES_ALONE", 1)
+
+
+def read_others(folder: Path) -> None:
+    """Reads what comparing two traces does not."""
+    read_graph(folder)
+    Forward(folder / "forward").value(0)
+    Trace(folder / "forward").init()
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])
+def test_each_flipped_bit_of_what_is_checked_while_it_is_judged_is_called_damage(tmp_path, all_files_are_large, count):
+    assert found_of_flips(tmp_path, count, 3, read_others) == {"damaged": count}
+
+
+def test_a_step_that_is_checked_while_it_is_judged_is_read_once(tmp_path, monkeypatch, all_files_are_large):
+    read, as_it_is = [], Checksum.map
+    monkeypatch.setattr(
+        Checksum, "map", lambda self, file, *rest: read.append(file.name) or as_it_is(self, file, *rest)
+    )
+    one, other = write(tmp_path / "one"), write(tmp_path / "other", 1e-8)
+    assert compare_traces(one, other).verdict == "same"
+    assert read == []
+    assert len(of_files._FAULTS) == 6  # the state before the first step and two steps, of both
+    assert set(of_files._FAULTS.values()) == {""}
+
+
+def test_damage_is_told_before_what_it_leads_to(tmp_path, all_files_are_large):
+    one, other = write(tmp_path / "one"), write(tmp_path / "other")
+    path = one / "step-000000.safetensors"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"grad/w", b"\x00rad/w"))
+    with pytest.raises(DamagedError, match="step-000000"):
+        compare_traces(one, other)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("size", [1, ROW - 1, 3 * ROW + 5, 2 * ROWS_OF_A_SPAN * ROW + 11])
+def test_a_file_of_which_parts_were_taken_in_any_order_has_its_checksum(tmp_path, monkeypatch, size, cores):
+    monkeypatch.setattr(of_files, "_cores", lambda: cores)
+    monkeypatch.setattr(of_files, "_COMBINING", of_files._Combining())
+    monkeypatch.setattr(of_files, "check_file", lambda path: None)
+    path = tmp_path / "x.safetensors"
+    write_tensors(path, {"a": np.random.default_rng(size).integers(0, 256, size, np.uint8), "b": np.ones(9)})
+    data = np.memmap(path, np.uint8, "r")
+    for parts in ([(-72 - size, -72)], [(-72, None), (-72 - size, -72), (-72, None)], []):
+        of_files._FAULTS.clear()
+        following = Following(str(path))
+        for begin, end in parts:
+            following.take(np.asarray(data[begin:end]), len(data) + begin)
+        following.settle()
+        assert list(of_files._FAULTS.values()) == [""]
+
+
+def test_a_file_that_another_one_took_the_place_of_meanwhile_is_read_by_itself(tmp_path):
+    path = tmp_path / "x.safetensors"
+    write_tensors(path, {"a": np.ones(9)})
+    following = Following(str(path))
+    write_tensors(path, {"a": np.zeros(9)})
+    following.settle()
+    assert [identity[1] for identity in of_files._FAULTS] == [path.stat().st_ino]
+
+
+def test_what_is_checked_while_it_is_read_counts_at_the_end(tmp_path, all_files_are_large):
+    folder = write(tmp_path / "one")
+    path = folder / "step-000001.safetensors"
+    flip(path, 8 * (path.stat().st_size - 4))
+    trace = Trace(folder)
+    with pytest.raises(DamagedError, match="step-000001"), trace.following():
+        trace.step(0).read("var/w")
+        trace.settle()
+        trace.step(1).read("var/w")
+    with pytest.raises(DamagedError, match="step-000001"):
+        trace.step(1)
 
 
 def test_every_single_bit_of_the_smallest_files_counts(tmp_path):
