@@ -110,9 +110,9 @@ def _compared(one: Trace, other: Trace, join: Join, in_detail: bool, tick: Progr
     judged = sum(check.verdict != "not_run" for check in checks)
     reason, agree = f"{judged:,} tensors of {len(steps)} steps", other.facts.get("ranks_agree", True)
     level = level_from(name, checks, reason, first=first, causes=causes or [], notes=notes, ranks_agree=agree)
-    apart = starts_apart(join, one, other)
+    unequal = starts_apart(join, one, other)
     # Later steps start from other weights on each side: there every layer differs.
-    if first and first.check.step in steps[:1] and not apart:
+    if first and first.check.step in steps[:1] and not unequal:
         passes = KeptPasses(one, other)
         located, notes = outliving(lambda: locate_first(first, passes, join, one, "free", OF_FLOAT32))
         level = replace(level.with_notes(*notes), causes=fitting(level.causes, located))
@@ -123,7 +123,7 @@ def _compared(one: Trace, other: Trace, join: Join, in_detail: bool, tick: Progr
         candidate={**other.facts, "producer": other.producer},
         pairs=join.mapping.texts(),
         unjudged=[] if name == "function" else [f"level function: {NO_FLOAT64}"],
-        notes=[UNMEASURED, *layouts, *_other_start(apart, len(join.mapping.pairs))],
+        notes=[UNMEASURED, *layouts, *_other_start(unequal, len(join.mapping.pairs))],
     )
     if in_detail:
         look_at_level(result, name, join, {"free": (one, other)})

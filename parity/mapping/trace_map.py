@@ -77,7 +77,7 @@ class Renaming:
 
 
 OPTIONAL = frozenset(["state"])
-MOST_JOINED = 1 << 14  # tensors whose counterparts are remembered, some 3 MB
+MOST_REMEMBERED = 1 << 14  # tensors whose counterparts are remembered, some 3 MB
 
 
 class Held(Protocol):
@@ -124,7 +124,7 @@ class Join:
             if found is None:
                 found = self._of_variable(key)
                 # Every step has the same names. Of more than these each is asked for too seldom to be worth its memory.
-                if len(self._candidates) < MOST_JOINED:
+                if len(self._candidates) < MOST_REMEMBERED:
                     self._candidates[key] = found
             return found
         # A feed, an activation or a metric: one tensor is one tensor there, in another layout at most.
