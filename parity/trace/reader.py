@@ -44,11 +44,12 @@ class Trace(object):
       DamagedError: its description is not what was written. A file of tensors says so when it is opened.
     """
 
+    # While files are checked as they are read: those that were opened. Of the class, for traces that open none themselves.
+    _followed: Optional[Dict[str, Following]] = None
+
     def __init__(self, directory: "Union[str, os.PathLike[str]]", whole: bool = True) -> None:
         self.directory = str(directory)
         self._headers = Headers()
-        self._follows = False
-        self._followed: Dict[str, Following] = {}
         self._tables: Dict[str, Tuple[int, ...]] = {}
         meta = _load(self.directory)
         self.facts: Dict[str, Any] = meta["facts"]
@@ -92,15 +93,16 @@ class Trace(object):
           DamagedError: at the end of the block, or of a `settle` in it: a file that was opened is not what was written.
             Whatever else the block has raised follows from that.
         """
-        self._follows = True
+        self._followed = {}
         try:
             yield
         except Exception:
             self.settle()
             raise
+        else:
+            self.settle()
         finally:
-            self._follows = False
-        self.settle()
+            self._followed = None
 
     def settle(self) -> None:
         """Ends the checking of all files that were opened while it follows the reading.
@@ -113,16 +115,22 @@ class Trace(object):
 
     def _open(self, name: str) -> TensorFile:
         path = self._path(name)
-        following = self._followed.get(path)
-        if self._follows and following is None:
+        following = None
+        if self._followed is not None:
+            following = self._followed.get(path)
             with contextlib.suppress(OSError):  # who opens it says so
-                if os.path.getsize(path) >= LEAST_AHEAD and os.path.isfile(path) and not is_checked(path):
+                if (
+                    following is None
+                    and os.path.getsize(path) >= LEAST_AHEAD
+                    and os.path.isfile(path)
+                    and not is_checked(path)
+                ):
                     following = self._followed[path] = Following(path)
         return TensorFile(path, self._headers, following)
 
     def _check_ahead(self, following: int) -> None:
         # Steps are mostly read in a row, from the state before the first: the next one is checked while this one is judged.
-        if following < len(self.step_numbers) and not self._follows:
+        if following < len(self.step_numbers) and self._followed is None:
             check_ahead(self._path(step_file(self.step_numbers[following])))
 
     def table_shape(self, variable: str) -> Tuple[int, ...]:

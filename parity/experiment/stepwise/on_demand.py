@@ -27,14 +27,14 @@ class OnDemandTrace(Trace):
         self._remake = remake
         self._files: dict[int, RemovedFile] = {}
         self.directory = ""
-        self.meta, self.facts, self.variables, self.producer = {}, {}, {}, {}
+        self.facts, self.variables, self.producer = {}, {}, {}
         self.activations, self.step_numbers = [], []
         self.complete = True
 
     def take(self, part: Trace) -> None:
         """Takes what is to be known of some steps of the run, before their files go."""
         agree = self.facts.get("ranks_agree", True) and part.facts.get("ranks_agree", True)
-        self.directory, self.meta = part.directory, part.meta
+        self.directory = part.directory
         self.variables, self.activations, self.producer = part.variables, part.activations, part.producer
         # What a run says of itself in the end is true of all its steps.
         self.facts = {**part.facts, **({"ranks_agree": agree} if "ranks_agree" in part.facts else {})}
@@ -105,7 +105,7 @@ class StatesOnDemand(Trace):
     def __init__(self, steps: Sequence[int], write: Callable[[], Trace]) -> None:
         self._write = write
         self.directory, self.complete = "", True
-        self.meta, self.facts, self.variables, self.producer = {}, {}, {}, {}
+        self.facts, self.variables, self.producer = {}, {}, {}
         self.activations, self.step_numbers = [], list(steps)
 
     def init(self) -> TensorFile:
