@@ -58,7 +58,16 @@ from torch_ddp.like_tf.optim import (
     ProximalGradientDescent,
     RMSProp,
 )
-from torch_ddp.like_tf.rnn import GRUCell, LSTMCell, dynamic_rnn
+from torch_ddp.like_tf.rnn import (
+    BasicRNNCell,
+    DropoutWrapper,
+    GRUBlockCell,
+    GRUCell,
+    LSTMCell,
+    MultiRNNCell,
+    bidirectional_dynamic_rnn,
+    dynamic_rnn,
+)
 from torch_ddp.like_tf.schedules import (
     Scheduler,
     cosine_decay,
@@ -98,6 +107,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "AvgPool2d",
+    "BasicRNNCell",
     "BatchNorm1d",
     "BatchNorm2d",
     "Conv1d",
@@ -105,9 +115,11 @@ __all__ = [
     "Conv3d",
     "ConvTranspose2d",
     "Dropout",
+    "DropoutWrapper",
     "ExponentialMovingAverage",
     "Flatten",
     "Ftrl",
+    "GRUBlockCell",
     "GRUCell",
     "GradientDescent",
     "LSTMCell",
@@ -117,6 +129,7 @@ __all__ = [
     "Momentum",
     "MomentumW",
     "MovingAverage",
+    "MultiRNNCell",
     "Nadam",
     "ProximalAdagrad",
     "ProximalGradientDescent",
@@ -124,6 +137,7 @@ __all__ = [
     "Scheduler",
     "absolute_difference",
     "avg_pool",
+    "bidirectional_dynamic_rnn",
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",

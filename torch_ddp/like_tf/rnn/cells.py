@@ -1,13 +1,74 @@
-"""LSTM and GRU cells with TensorFlow's gates."""
+"""Plain, LSTM and GRU cells with TensorFlow's gates."""
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_ddp.like_tf.arguments import also_named
 from torch_ddp.like_tf.initializers import glorot_uniform_
+from torch_ddp.like_tf.rnn.cell import Cell
 
 
-class LSTMCell(nn.Module):
+class BasicRNNCell(Cell):
+    """Computes one step of a plain recurrent network: ``h' = tanh(W [x, h] + b)``.
+
+    torch has two biases, whose sum counts. Source: tensorflow/python/ops/rnn_cell_impl.py, 1.15.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: TensorFlow's num_units.
+        activation: in the place of tanh.
+
+    Attributes:
+        weight: shape [hidden_size, input_size + hidden_size], TensorFlow's kernel transposed.
+        bias: shape [hidden_size].
+        output_size: hidden_size.
+
+    Counterpart: tf.compat.v1.nn.rnn_cell.BasicRNNCell.
+    """
+
+    @also_named(num_units="hidden_size")
+    def __init__(self, input_size: int, hidden_size: int, activation: Callable[[Tensor], Tensor] = torch.tanh) -> None:
+        super().__init__()
+        self.output_size, self.activation = hidden_size, activation
+        self.weight = nn.Parameter(torch.empty(hidden_size, input_size + hidden_size))
+        self.bias = nn.Parameter(torch.empty(hidden_size))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the initial values of TensorFlow's cell: glorot uniform, bias zero."""
+        glorot_uniform_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def zero_state(self, batch_size: int) -> Tensor:
+        """Returns the state before the first step.
+
+        Args:
+            batch_size: examples.
+
+        Returns:
+            Zeros of shape [batch, hidden_size].
+        """
+        return self.weight.new_zeros(batch_size, self.output_size)
+
+    def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Computes one step.
+
+        Args:
+            x: shape [batch, input_size].
+            state: shape [batch, hidden_size].
+
+        Returns:
+            The output and the new state, which are the same tensor, shape [batch, hidden_size].
+        """
+        new = self.activation(F.linear(torch.cat([x, state], 1), self.weight, self.bias))
+        return new, new
+
+
+class LSTMCell(Cell):
     """Computes one step of an LSTM over a batch.
 
     One kernel takes the input and the last output together; its rows are the gates i, j (the new input), f and o, in
@@ -20,7 +81,7 @@ class LSTMCell(nn.Module):
         hidden_size: TensorFlow's num_units.
         use_peepholes: whether the gates see the cell through a diagonal each, o the new one.
         cell_clip: limit of the cell's absolute value, or None.
-        num_proj: features of the output where it is projected, or None.
+        proj_size: features of the output where it is projected, TensorFlow's num_proj, or None.
         proj_clip: limit of the projected output's absolute value, or None.
         forget_bias: added to f.
 
@@ -28,8 +89,8 @@ class LSTMCell(nn.Module):
         weight: shape [4 * hidden_size, input_size + output_size], TensorFlow's kernel transposed.
         bias: shape [4 * hidden_size].
         w_f_diag, w_i_diag, w_o_diag: shape [hidden_size], or None without peepholes.
-        projection: shape [num_proj, hidden_size], TensorFlow's projection/kernel transposed, or None.
-        output_size: num_proj, or hidden_size without it.
+        projection: shape [proj_size, hidden_size], TensorFlow's projection/kernel transposed, or None.
+        output_size: proj_size, or hidden_size without it.
 
     Counterpart: tf.compat.v1.nn.rnn_cell.LSTMCell, tf.compat.v1.nn.rnn_cell.BasicLSTMCell.
     """
@@ -39,18 +100,19 @@ class LSTMCell(nn.Module):
     w_o_diag: nn.Parameter | None
     projection: nn.Parameter | None
 
+    @also_named(num_units="hidden_size", num_proj="proj_size")
     def __init__(
         self,
         input_size: int,
         hidden_size: int,
         use_peepholes: bool = False,
         cell_clip: float | None = None,
-        num_proj: int | None = None,
+        proj_size: int | None = None,
         proj_clip: float | None = None,
         forget_bias: float = 1.0,
     ) -> None:
         super().__init__()
-        self.hidden_size, self.output_size = hidden_size, num_proj or hidden_size
+        self.hidden_size, self.output_size = hidden_size, proj_size or hidden_size
         self.cell_clip, self.proj_clip, self.forget_bias = cell_clip, proj_clip, forget_bias
         self.weight = nn.Parameter(torch.empty(4 * hidden_size, input_size + self.output_size))
         # One, where torch has two whose sum counts: gradients of both are the same, and SGD moves the sum twice as
@@ -58,7 +120,7 @@ class LSTMCell(nn.Module):
         self.bias = nn.Parameter(torch.empty(4 * hidden_size))
         for name in ("w_f_diag", "w_i_diag", "w_o_diag"):
             self.register_parameter(name, nn.Parameter(torch.empty(hidden_size)) if use_peepholes else None)
-        projection = nn.Parameter(torch.empty(num_proj, hidden_size)) if num_proj else None
+        projection = nn.Parameter(torch.empty(proj_size, hidden_size)) if proj_size else None
         self.register_parameter("projection", projection)
         self.reset_parameters()
 
@@ -80,6 +142,16 @@ class LSTMCell(nn.Module):
             Zeros of shapes [batch, hidden_size] and [batch, output_size].
         """
         return self.weight.new_zeros(batch_size, self.hidden_size), self.weight.new_zeros(batch_size, self.output_size)
+
+    def map_outputs_of_state(self, change: Callable[[Tensor], Tensor], state: Any) -> Any:
+        """Returns the state with the last output changed, and the memory as it is.
+
+        Args:
+            change: from a part to its successor.
+            state: of this cell.
+        """
+        memory, output = state
+        return memory, change(output)
 
     def forward(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Computes one step.
@@ -114,7 +186,7 @@ class LSTMCell(nn.Module):
         return output, (cell, output)
 
 
-class GRUCell(nn.Module):
+class GRUCell(Cell):
     """Computes one step of a GRU over a batch: ``c = tanh(W [x, r * h] + b); h' = u * h + (1 - u) * c``.
 
     torch multiplies by the reset gate after the product with W. Source: tensorflow/python/ops/rnn_cell_impl.py, 1.15.
@@ -133,6 +205,7 @@ class GRUCell(nn.Module):
     Counterpart: tf.compat.v1.nn.rnn_cell.GRUCell.
     """
 
+    @also_named(num_units="hidden_size")
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
         self.output_size = hidden_size
@@ -177,3 +250,23 @@ class GRUCell(nn.Module):
         candidate = F.linear(torch.cat([x, r * state], 1), self.candidate_weight, self.candidate_bias).tanh()
         new = u * state + (1 - u) * candidate
         return new, new
+
+
+class GRUBlockCell(GRUCell):
+    """Computes what GRUCell does: contrib's fused form of it, whose variables are w_ru, b_ru, w_c and b_c.
+
+    Source: tensorflow/contrib/rnn/python/ops/gru_ops.py and kernels/gru_ops.cc, 1.15.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: TensorFlow's num_units.
+
+    Attributes:
+        gates_weight: shape [2 * hidden_size, input_size + hidden_size], w_ru transposed.
+        gates_bias: shape [2 * hidden_size], b_ru.
+        candidate_weight: shape [hidden_size, input_size + hidden_size], w_c transposed.
+        candidate_bias: shape [hidden_size], b_c.
+        output_size: hidden_size.
+
+    Counterpart: tf.contrib.rnn.GRUBlockCell, tf.contrib.rnn.GRUBlockCellV2.
+    """
