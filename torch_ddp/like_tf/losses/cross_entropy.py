@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torch_ddp.like_tf.errors import LikeTfError
+
 
 def softmax_cross_entropy_with_logits(labels: Tensor, logits: Tensor) -> Tensor:
     """Returns the cross entropy of each example against a distribution over classes.
@@ -64,6 +66,34 @@ def sigmoid_cross_entropy_with_logits(labels: Tensor, logits: Tensor) -> Tensor:
     """
     # Both compute max(x, 0) - x * z + log(1 + exp(-|x|)), which no logit overflows.
     return F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+
+
+def weighted_cross_entropy_with_logits(labels: Tensor, logits: Tensor, pos_weight: Tensor | float) -> Tensor:
+    """Returns the cross entropy of each element with that of a label of 1 multiplied by ``pos_weight``.
+
+    ``(1 - z) * x + (1 + (pos_weight - 1) * z) * (log(1 + exp(-|x|)) + max(-x, 0))``. Source:
+    weighted_cross_entropy_with_logits in tensorflow/python/ops/nn_impl.py, 1.15.
+
+    Args:
+        labels: probabilities, TensorFlow's targets; any shape, the dtype of the logits.
+        logits: the same shape.
+        pos_weight: a number, or a tensor that broadcasts against the logits.
+
+    Returns:
+        The same shape.
+
+    Raises:
+        LikeTfError: labels and logits differ in shape.
+
+    Counterpart: tf.compat.v1.nn.weighted_cross_entropy_with_logits.
+    """
+    if labels.shape != logits.shape:
+        raise LikeTfError(
+            f"weighted_cross_entropy_with_logits: expected labels of the shape of the logits, {tuple(logits.shape)}, "
+            f"got {tuple(labels.shape)}. Reshape one of them."
+        )
+    scale = 1 + (pos_weight - 1) * labels
+    return (1 - labels) * logits + scale * ((-logits.abs()).exp().log1p() + (-logits).relu())
 
 
 def l2_loss(x: Tensor) -> Tensor:
