@@ -6,21 +6,23 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from torch_ddp.like_tf.arguments import also_named
 from torch_ddp.like_tf.errors import LikeTfError
 
 # Standard deviation of a unit normal that is cut at two sigma; the constant of tensorflow/python/ops/init_ops.py, 1.15.
 TRUNCATED_STDDEV = 0.87962566103423978
 
 
-def truncated_normal_(tensor: Tensor, mean: float = 0.0, stddev: float = 1.0) -> Tensor:
+@also_named(stddev="std")
+def truncated_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     """Fills a tensor from a normal distribution that is cut at two standard deviations.
 
-    The standard deviation of the result is ``0.88 * stddev``, as in TensorFlow. Source: tf.truncated_normal, 1.15.
+    The standard deviation of the result is ``0.88 * std``, as in TensorFlow. Source: tf.truncated_normal, 1.15.
 
     Args:
         tensor: any shape, floating point; changed in place.
         mean: centre of the distribution.
-        stddev: standard deviation before the cut.
+        std: standard deviation before the cut.
 
     Returns:
         The tensor.
@@ -28,7 +30,7 @@ def truncated_normal_(tensor: Tensor, mean: float = 0.0, stddev: float = 1.0) ->
     Counterpart: tf.compat.v1.truncated_normal_initializer.
     """
     # The limits are absolute numbers to torch, -2 and 2 by default whatever the deviation.
-    return torch.nn.init.trunc_normal_(tensor, mean, stddev, mean - 2 * stddev, mean + 2 * stddev)
+    return torch.nn.init.trunc_normal_(tensor, mean, std, mean - 2 * std, mean + 2 * std)
 
 
 def variance_scaling_(
@@ -104,6 +106,86 @@ def he_normal_(tensor: Tensor) -> Tensor:
     Counterpart: tf.compat.v1.keras.initializers.he_normal.
     """
     return variance_scaling_(tensor, 2.0, "fan_in", "truncated_normal")
+
+
+def he_uniform_(tensor: Tensor) -> Tensor:
+    """Fills a tensor uniformly with variance ``2 / fan_in``.
+
+    Args:
+        tensor: shape [out, in, ...].
+
+    Returns:
+        The tensor.
+
+    Counterpart: tf.compat.v1.keras.initializers.he_uniform.
+    """
+    return variance_scaling_(tensor, 2.0, "fan_in", "uniform")
+
+
+def lecun_normal_(tensor: Tensor) -> Tensor:
+    """Fills a tensor from a truncated normal with variance ``1 / fan_in``.
+
+    Args:
+        tensor: shape [out, in, ...].
+
+    Returns:
+        The tensor.
+
+    Counterpart: tf.compat.v1.keras.initializers.lecun_normal.
+    """
+    return variance_scaling_(tensor, 1.0, "fan_in", "truncated_normal")
+
+
+def lecun_uniform_(tensor: Tensor) -> Tensor:
+    """Fills a tensor uniformly with variance ``1 / fan_in``.
+
+    Args:
+        tensor: shape [out, in, ...].
+
+    Returns:
+        The tensor.
+
+    Counterpart: tf.compat.v1.keras.initializers.lecun_uniform.
+    """
+    return variance_scaling_(tensor, 1.0, "fan_in", "uniform")
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Fills a tensor with a matrix whose rows or columns, the fewer of them, are orthonormal, times ``gain``.
+
+    The matrix is TensorFlow's [all other axes, last axis]: of a convolution [height * width * in, out]. It is the q of
+    the QR decomposition of a normal draw, with r's diagonal made positive. Source: Orthogonal in
+    tensorflow/python/ops/init_ops.py, 1.15.
+
+    Args:
+        tensor: shape [out, in, ...] as torch keeps kernels, at least two axes.
+        gain: multiplies the matrix.
+
+    Returns:
+        The tensor.
+
+    Raises:
+        LikeTfError: there are less than two axes.
+
+    Counterpart: tf.compat.v1.orthogonal_initializer.
+    """
+    if tensor.dim() < 2:
+        raise LikeTfError(
+            f"orthogonal_: expected at least two axes, got shape {tuple(tensor.shape)}. Take another initializer."
+        )
+    # [out, height, width, in], so that what is flattened is TensorFlow's kernel, transposed.
+    axes = [0, *range(2, tensor.dim()), 1]
+    shape = [tensor.shape[axis] for axis in axes]
+    columns, rows = shape[0], math.prod(shape[1:])
+    draw = torch.randn(max(rows, columns), min(rows, columns), dtype=tensor.dtype, device=tensor.device)
+    q, r = torch.linalg.qr(draw)
+    q = q * r.diagonal().sign()
+    # TensorFlow's [rows, columns]; q is the taller of it and its transpose.
+    kernel = q if rows >= columns else q.T
+    back = [axes.index(axis) for axis in range(tensor.dim())]
+    with torch.no_grad():
+        tensor.copy_((gain * kernel.T).reshape(shape).permute(back))
+    return tensor
 
 
 def _fan(tensor: Tensor, mode: str) -> float:

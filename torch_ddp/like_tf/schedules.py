@@ -355,3 +355,37 @@ def linear_warm_up(learning_rate: float, warm_up_steps: int, schedule: Schedule,
         return float(scaled_fraction(np.float32(learning_rate), np.float32(step), warm_up_steps, optimized))
 
     return at
+
+
+def noam_decay(learning_rate: float, d_model: int, warmup_steps: int, optimized: bool = True) -> Schedule:
+    """Returns ``step -> learning_rate * d_model ** -0.5 * min((step + 1) * warmup_steps ** -1.5, (step + 1) ** -0.5)``.
+
+    TensorFlow has no such function; this is the one of tensor2tensor, with its 5000 for learning_rate, whose step begins
+    at 0. Every operation rounds to float32 in the graph's order. Source: learning_rate_factor in
+    tensor2tensor/utils/learning_rate.py.
+
+    Args:
+        learning_rate: a factor.
+        d_model: the model's hidden size; positive.
+        warmup_steps: steps of the linear rise; positive.
+        optimized: whether TensorFlow's graph optimizer ran, which is its default and makes a power of -0.5 a reciprocal
+            root.
+
+    Returns:
+        A function from the step before its increment to a float32 number.
+
+    Raises:
+        LikeTfError: d_model or warmup_steps is not positive.
+    """
+    check_steps("noam_decay", warmup_steps)
+    if d_model <= 0:
+        raise LikeTfError(f"noam_decay: expected a positive d_model, got {d_model}. Give the model's hidden size.")
+    # Python numbers of the script, which the graph takes as one constant each.
+    factor, rise = np.float32(learning_rate * d_model**-0.5), np.float32(warmup_steps**-1.5)
+
+    def at(step: int) -> float:
+        number = np.float32(step) + _ONE
+        fall = _ONE / np.sqrt(number) if optimized else raise_to(number, -_HALF)
+        return float(factor * min(number * rise, fall))
+
+    return at

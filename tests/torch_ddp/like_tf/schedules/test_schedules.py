@@ -99,6 +99,29 @@ def test_warm_up_is_berts(tf, optimized):
     assert schedule(0) == 0.0
 
 
+def tf_noam(tf, np, session, steps, optimized):
+    """The line of tensor2tensor's learning_rate.py."""
+    step = tf.placeholder("int64", [])
+    number = tf.cast(step, tf.float32)
+    rate = 5000.0 * 512**-0.5 * tf.minimum((number + 1) * 40**-1.5, (number + 1) ** -0.5)
+    with session(optimized) as opened:
+        return {"rates": [opened.run(rate, {step: value}) for value in steps]}
+
+
+@pytest.mark.parametrize("optimized", [True, False], ids=["grappler", "plain"])
+def test_noam_is_tensor2tensors(tf, optimized):
+    want = tf(tf_noam, steps=STEPS, optimized=optimized)["rates"]
+    schedule = like_tf.noam_decay(5000.0, 512, 40, optimized)
+    _assert_bit_equal([schedule(step) for step in STEPS], want)
+
+
+def test_noam_refuses_what_has_no_root():
+    with pytest.raises(like_tf.LikeTfError, match="noam_decay: expected a positive d_model, got 0"):
+        like_tf.noam_decay(1.0, 0, 40)
+    with pytest.raises(like_tf.LikeTfError, match="noam_decay: expected a positive number of steps, got 0"):
+        like_tf.noam_decay(1.0, 512, 0)
+
+
 def test_multi_step_lr_changes_a_step_early(tf2, semantics):
     settings = {"boundaries": [3], "values": [0.1, 0.01]}
     want = tf2(tf_schedule, name="piecewise_constant", first=[], settings=settings, steps=list(range(6)))["rates"]
@@ -132,7 +155,7 @@ def test_a_schedule_in_double_precision_is_not_the_graphs(tf2, semantics):
         "Python doubles",
         off,
         "exponential_decay, natural_exp_decay, inverse_time_decay, polynomial_decay, cosine_decay, "
-        "cosine_decay_restarts, linear_warm_up, Scheduler",
+        "cosine_decay_restarts, linear_warm_up, noam_decay, Scheduler",
     )
 
 
