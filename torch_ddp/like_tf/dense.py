@@ -102,8 +102,8 @@ def embedding_lookup_sparse(
     """Looks several rows up for each example and combines them: sum, mean by the weights, or ``sum / sqrt(sum w^2)``.
 
     An example without ids gets zeros, but NaN where there are weights and the combiner divides by their sum, 0
-    (TensorFlow 2 gives zeros there too). In TensorFlow examples after the last one with ids are missing from the result; here each has its row. torch's
-    EmbeddingBag has weights for sums alone. Source: embedding_lookup_sparse in
+    (TensorFlow 2 gives zeros there too). In TensorFlow examples after the last one with ids are missing from the
+    result; here each has its row. torch's EmbeddingBag has weights for sums alone. Source: embedding_lookup_sparse in
     tensorflow/python/ops/embedding_ops.py, 1.15.
 
     Args:

@@ -76,6 +76,105 @@ def resize_nearest_neighbor(
     return x
 
 
+def resize_bicubic(
+    x: Tensor, size: tuple[int, int], align_corners: bool = False, half_pixel_centers: bool = False
+) -> Tensor:
+    """Resizes by cubic interpolation with weights of a table of 1024 steps; by default pixel i lies at ``i * old / new``.
+
+    The cubic has the slope -0.75 and repeats pixels at the edges, as torch's has; with half_pixel_centers it has -0.5, and
+    what lies outside counts for nothing. TensorFlow's kernel gives float32 for every input; here the dtype stays. Source:
+    tensorflow/core/kernels/resize_bicubic_op.cc, 1.15.
+
+    Args:
+        x: shape [batch, channels, height, width], floating point.
+        size: height and width of the result.
+        align_corners: whether the corner pixels of both images lie upon each other.
+        half_pixel_centers: whether pixels are squares, as in TensorFlow 2.
+
+    Returns:
+        Shape [batch, channels, *size].
+
+    Raises:
+        LikeTfError: both kinds of grid are asked for.
+
+    Counterpart: tf.compat.v1.image.resize_bicubic.
+    """
+    # Along the height first, as the kernel does it.
+    for axis, new in ((2, size[0]), (3, size[1])):
+        old = x.shape[axis]
+        at = _positions("resize_bicubic", old, new, align_corners, half_pixel_centers, torch.float32)
+        taps, weights = _cubic(at, old, half_pixel_centers)
+        shape = [-1, 1] if axis == 2 else [-1]
+        rows = [
+            x.index_select(axis, tap.to(x.device)) * weight.to(x).reshape(shape)
+            for tap, weight in zip(taps, weights, strict=True)
+        ]
+        x = rows[0] + rows[1] + rows[2] + rows[3]
+    return x
+
+
+def resize_area(x: Tensor, size: tuple[int, int], align_corners: bool = False) -> Tensor:
+    """Resizes by averaging the pixels that each new pixel covers, parts of them by their part.
+
+    torch's "area" takes whole pixels. TensorFlow has no gradient of it; here there is one. Its kernel gives float32 for
+    every input; here the dtype stays. Source: tensorflow/core/kernels/resize_area_op.cc, 1.15.
+
+    Args:
+        x: shape [batch, channels, height, width], floating point.
+        size: height and width of the result.
+        align_corners: whether the scale is that between the corners, ``(old - 1) / (new - 1)``.
+
+    Returns:
+        Shape [batch, channels, *size].
+
+    Counterpart: tf.compat.v1.image.resize_area.
+    """
+    rows, columns = (_areas(old, new, align_corners).to(x) for old, new in zip(x.shape[2:], size, strict=True))
+    return rows @ x @ columns.T
+
+
+STEPS = 1024  # of the table of cubic weights
+
+
+def _cubic(at: Tensor, old: int, keys: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """Returns the four pixels of each position, int64 [new], and their weights, float32 [new]."""
+    a = -0.5 if keys else -0.75
+    low = at.floor()
+    # lrintf: to the nearest step, a half to the even one.
+    offset = ((at - low) * STEPS).round().long()
+    x = torch.arange(STEPS + 1, dtype=torch.float32)
+    near, far = (x / STEPS).double(), (x / STEPS + 1).double()
+    inner = (((a + 2) * near - (a + 3)) * near * near + 1).float()
+    outer = (((a * far - 5 * a) * far + 8 * a) * far - 4 * a).float()
+    weights = [outer[offset], inner[offset], inner[STEPS - offset], outer[STEPS - offset]]
+    wanted = [low.long() + step for step in (-1, 0, 1, 2)]
+    taps = [tap.clamp(0, old - 1) for tap in wanted]
+    if keys:
+        inside = [weight * (tap == want) for weight, tap, want in zip(weights, taps, wanted, strict=True)]
+        total = inside[0] + inside[1] + inside[2] + inside[3]
+        weights = [weight * (1.0 / total) for weight in inside]
+    return taps, weights
+
+
+def _areas(old: int, new: int, align_corners: bool) -> Tensor:
+    """Returns the share that each old pixel has in each new one, float32 [new, old]."""
+    sizes = (old - 1, new - 1) if align_corners and new > 1 else (old, new)
+    scale = torch.tensor(sizes[0], dtype=torch.float32) / torch.tensor(sizes[1], dtype=torch.float32)
+    shares = torch.zeros(new, old)
+    for pixel in range(new):
+        # Products of float32 numbers: whether an edge lies in the next pixel is decided by their rounding.
+        start, end = pixel * scale, (pixel + 1) * scale
+        for source in range(int(start.floor()), int(end.ceil())):
+            before = source + 1 - start if source < start else None
+            if before is None:
+                share = end - source if source + 1 > end else torch.ones(())
+            else:
+                share = scale if source + 1 > end else before
+            # A new pixel may reach past the edge by a rounding: the last pixel counts once more then.
+            shares[pixel, min(max(source, 0), old - 1)] += share
+    return shares / scale
+
+
 def _positions(
     who: str,
     old: int,

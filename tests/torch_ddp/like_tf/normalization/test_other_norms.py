@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -137,3 +139,71 @@ def test_plain_lrn_divides_alpha(tf2, semantics):
         off,
         "local_response_normalization",
     )
+
+
+def tf_contrib_group_norms(tf, np, session, shapes, gamma, beta):
+    """Group and instance norm of every shape, in one graph."""
+    from tensorflow.contrib import layers
+
+    rng, fetches, loads = np.random.RandomState(0), {}, []
+    for i, shape in enumerate(shapes):
+        x = tf.constant(rng.randn(*shape))
+        for name, more in (("group_norm", {"groups": 3}), ("instance_norm", {})):
+            scope = f"{name}_{i}"
+            y = getattr(layers, name)(x, scope=scope, **more)
+            own = [v for v in tf.global_variables() if v.op.name.startswith(scope + "/")]
+            variables = sorted(own, key=lambda v: v.op.name, reverse=True)  # gamma, beta
+            loads += [(variables[0], gamma), (variables[1], beta)]
+            cosines = np.cos(np.arange(int(np.prod(shape)))).reshape(shape)
+            grads = tf.gradients(tf.reduce_sum(y * cosines), [x, *variables])
+            keys = [f"{i}/{name}/{what}" for what in ("x", "y", "dx", "dgamma", "dbeta")]
+            fetches.update(dict(zip(keys, [x, y, *grads])))  # noqa: B905 - Python 3.7 reads it
+    with session() as opened:
+        for variable, value in loads:
+            variable.load(value, opened)
+        return opened.run(fetches)
+
+
+GROUPED = [[2, 4, 3, 6], [1, 1, 1, 6], [3, 2, 1, 6]]
+
+
+@pytest.mark.tf1
+def test_group_and_instance_norm_are_contribs(tf1, semantics):
+    rng = np.random.RandomState(1)
+    gamma0, beta0 = rng.randn(6), rng.randn(6)
+    want = tf1(tf_contrib_group_norms, shapes=GROUPED, gamma=gamma0, beta=beta0)
+    for i in range(len(GROUPED)):
+        for name, norm in (
+            ("group_norm", partial(like_tf.group_norm, groups=3)),
+            ("instance_norm", like_tf.instance_norm),
+        ):
+            key = f"{i}/{name}"
+            x, gamma, beta = (
+                channels_first(want[f"{key}/x"]),
+                *(torch.tensor(v, requires_grad=True) for v in (gamma0, beta0)),
+            )
+            y = norm(x, weight=gamma, bias=beta)
+            weighted(y).backward()
+            assert_close(channels_last(y), want[f"{key}/y"], 1e-12)
+            # Of a single element the derivative is 0 but for what cancels in it, on the scale of the output's.
+            scale = np.abs(want[f"{key}/dx"]).max() or 1.0
+            assert np.abs(channels_last(x.grad) - want[f"{key}/dx"]).max() <= 1e-12 * max(scale, 1.0)
+            assert_close(gamma.grad, want[f"{key}/dgamma"], 1e-12)
+            assert_close(beta.grad, want[f"{key}/dbeta"], 1e-12)
+    x = channels_first(want["0/group_norm/x"]) * 1e-3
+    plain, ours = torch.nn.functional.group_norm(x, 3), like_tf.group_norm(x, 3)
+    off = difference(plain, ours.detach().numpy())
+    assert off > 0.1
+    semantics(
+        "Group and instance norm (contrib) of images of size 1e-3",
+        "epsilon 1e-6; one element is normalised to 0",
+        "epsilon 1e-5; one element for a channel is an error",
+        off,
+        "group_norm, instance_norm",
+    )
+
+
+def test_groups_that_do_not_divide_the_channels_are_refused():
+    for groups in (4, 32, 0):
+        with pytest.raises(like_tf.LikeTfError, match=rf"groups that divide 6 channels, got {groups}"):
+            like_tf.group_norm(torch.ones(1, 6, 2, 2), groups)
