@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from torch_ddp.like_tf.arguments import also_named
 from torch_ddp.like_tf.errors import LikeTfError
 from torch_ddp.like_tf.losses.cross_entropy import (
     sigmoid_cross_entropy_with_logits,
@@ -193,14 +194,15 @@ def huber_loss(
     return compute_weighted_loss(losses, weights, reduction)
 
 
+@also_named(epsilon="eps")
 def log_loss(
     labels: Tensor,
     predictions: Tensor,
     weights: Tensor | float = 1.0,
-    epsilon: float = 1e-7,
+    eps: float = 1e-7,
     reduction: str = SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """Returns ``-labels * log(p + epsilon) - (1 - labels) * log(1 - p + epsilon)``, weighed and reduced.
+    """Returns ``-labels * log(p + eps) - (1 - labels) * log(1 - p + eps)``, weighed and reduced.
 
     torch's binary_cross_entropy has no epsilon and stops each logarithm at -100.
 
@@ -208,7 +210,7 @@ def log_loss(
         labels: any shape.
         predictions: probabilities, the same shape.
         weights: see ``compute_weighted_loss``.
-        epsilon: keeps the logarithms finite.
+        eps: keeps the logarithms finite.
         reduction: see ``compute_weighted_loss``.
 
     Returns:
@@ -222,7 +224,7 @@ def log_loss(
     _check_shapes("log_loss", labels, predictions)
     target, p = labels.float(), predictions.float()
     # 1e-7 is more than what rounding leaves of 1 - p (6e-8): no logarithm is of 0, and each is at least -16.1.
-    losses = -target * (p + epsilon).log() - (1 - target) * (1 - p + epsilon).log()
+    losses = -target * (p + eps).log() - (1 - target) * (1 - p + eps).log()
     return compute_weighted_loss(losses, weights, reduction)
 
 
@@ -249,10 +251,11 @@ def hinge_loss(
     return compute_weighted_loss((1 - (2 * labels.float() - 1) * logits.float()).relu(), weights, reduction)
 
 
+@also_named(axis="dim")
 def cosine_distance(
     labels: Tensor,
     predictions: Tensor,
-    axis: int,
+    dim: int,
     weights: Tensor | float = 1.0,
     reduction: str = SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
@@ -261,7 +264,7 @@ def cosine_distance(
     Args:
         labels: unit vectors along the axis, any shape.
         predictions: unit vectors along the axis, the same shape.
-        axis: the axis, which stays with length 1.
+        dim: the axis, which stays with length 1.
         weights: see ``compute_weighted_loss``.
         reduction: see ``compute_weighted_loss``.
 
@@ -274,7 +277,7 @@ def cosine_distance(
     Counterpart: tf.compat.v1.losses.cosine_distance.
     """
     _check_shapes("cosine_distance", labels, predictions)
-    losses = 1 - (predictions.float() * labels.float()).sum(axis, keepdim=True)
+    losses = 1 - (predictions.float() * labels.float()).sum(dim, keepdim=True)
     return compute_weighted_loss(losses, weights, reduction)
 
 

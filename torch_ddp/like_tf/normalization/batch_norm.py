@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_ddp.like_tf.arguments import also_named
 from torch_ddp.like_tf.errors import LikeTfError
 from torch_ddp.like_tf.graph_scalar import graph_float
 
@@ -164,6 +165,7 @@ class BatchNorm1d(_BatchNorm):
     Counterpart: tf.compat.v1.layers.BatchNormalization.
     """
 
+    @also_named(epsilon="eps")
     def __init__(
         self,
         num_features: int,
@@ -205,6 +207,7 @@ class BatchNorm2d(_BatchNorm):
     Counterpart: tf.compat.v1.layers.BatchNormalization.
     """
 
+    @also_named(epsilon="eps")
     def __init__(
         self,
         num_features: int,

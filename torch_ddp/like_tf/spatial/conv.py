@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_ddp.like_tf.arguments import also_named
 from torch_ddp.like_tf.errors import LikeTfError
 from torch_ddp.like_tf.initializers import glorot_uniform_
 from torch_ddp.like_tf.spatial.same_padding import check_padding, pad_same, per_axis, same_padding
@@ -14,6 +15,7 @@ from torch_ddp.like_tf.spatial.same_padding import check_padding, pad_same, per_
 _CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
+@also_named(strides="stride", dilations="dilation")
 def conv(
     x: Tensor,
     weight: Tensor,
@@ -60,6 +62,7 @@ def conv(
 class _Conv(nn.Module):
     _axes: ClassVar[int]
 
+    @also_named(filters="out_channels", strides="stride", dilation_rate="dilation", use_bias="bias")
     def __init__(
         self,
         in_channels: int,
@@ -162,6 +165,7 @@ class Conv3d(_Conv):
     _axes = 3
 
 
+@also_named(strides="stride")
 def conv2d_transpose(
     x: Tensor,
     weight: Tensor,
@@ -236,6 +240,7 @@ class ConvTranspose2d(nn.Module):
     Counterpart: tf.compat.v1.layers.Conv2DTranspose.
     """
 
+    @also_named(filters="out_channels", strides="stride", use_bias="bias")
     def __init__(
         self,
         in_channels: int,

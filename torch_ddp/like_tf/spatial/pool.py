@@ -6,10 +6,12 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torch_ddp.like_tf.arguments import also_named
 from torch_ddp.like_tf.errors import LikeTfError
 from torch_ddp.like_tf.spatial.same_padding import check_padding, pad_same, per_axis
 
 
+@also_named(ksize="kernel_size", strides="stride")
 def max_pool(
     x: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: str = "VALID"
 ) -> Tensor:
@@ -39,6 +41,7 @@ def max_pool(
     return (F.max_pool1d, F.max_pool2d, F.max_pool3d)[len(kernel) - 1](x, kernel, strides)
 
 
+@also_named(ksize="kernel_size", strides="stride")
 def avg_pool(
     x: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: str = "VALID"
 ) -> Tensor:
@@ -82,6 +85,7 @@ def _window(
 class _Pool2d(nn.Module):
     _pool: ClassVar[Callable[..., Tensor]]
 
+    @also_named(pool_size="kernel_size", strides="stride")
     def __init__(
         self, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: str = "VALID"
     ) -> None:
