@@ -101,7 +101,7 @@ class DropoutWrapper(Cell):
 
     Attributes:
         noise: with ``variational_recurrent`` the uniform draws of the present sequence, each of shape [1, features], under
-            "input", "output" and "state/0", "state/1" and so on; what stands here is used.
+            "input", "output" and "state_0", "state_1" and so on; what stands here is used.
 
     Raises:
         LikeTfError: a probability is not in (0, 1].
@@ -170,7 +170,7 @@ class DropoutWrapper(Cell):
         def dropped(part: Tensor) -> Tensor:
             nonlocal parts
             parts += 1
-            return self._dropped("state", f"state/{parts - 1}", part)
+            return self._dropped("state", f"state_{parts - 1}", part)
 
         new = self.map_outputs_of_state(dropped, new)
         return self._dropped("output", "output", output), new

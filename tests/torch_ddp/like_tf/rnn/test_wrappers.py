@@ -189,7 +189,7 @@ def test_one_step_with_tensorflows_own_draws_is_tensorflows(tf, variational, mon
     if variational:
         # Input, both parts of the state, of which the memory's counts for nothing, and output.
         assert len(draws) == 4
-        wrapped.noise = {"input": draws[0], "state/0": draws[2], "output": draws[3]}
+        wrapped.noise = {"input": draws[0], "state_0": draws[2], "output": draws[3]}
     else:
         assert len(draws) == 3
         queue = list(draws)
