@@ -53,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the traces and the sides' logs here")
     parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="decide level 1 by lockstep alone: no free runs, and nothing is run twice",
+    )
+    parser.add_argument(
         "--budget",
         type=byte_count,
         default=DEFAULT_BUDGET,
@@ -103,13 +108,14 @@ def run(arguments: argparse.Namespace) -> int:
             result = run_case(
                 case,
                 sides,
-                arguments.levels,
+                ["function"] if arguments.quick else arguments.levels,
                 out,
                 tick,
                 arguments.golden,
                 shows_tensors(arguments),
                 reproduction,
                 budget=arguments.budget,
+                quick=arguments.quick,
             )
             # Bugs planted in a port that differs already could not be told from what it has.
             power = _power(case, result, sides, tick) if arguments.prove and result.verdict == "same" else None

@@ -53,6 +53,7 @@ class Recorder:
       budget: bytes that all runs together may take on disk; beyond that they are made and judged step by step, and removed.
         None keeps them whatever they take.
       keep: whether a recording step by step leaves the reference's float32 run.
+      quick: whether only what level 1 needs in lockstep is run: no free runs, and nothing twice.
 
     Attributes:
       states: the states before each step, once it has recorded.
@@ -69,6 +70,7 @@ class Recorder:
         reference: ReferenceSide | None = None,
         budget: int | None = None,
         keep: bool = False,
+        quick: bool = False,
     ) -> None:
         self._case = case
         self._sides = sides
@@ -77,7 +79,7 @@ class Recorder:
         self._tick = tick
         self._reference: ReferenceSide = reference or TensorFlowSide(as_declared(case), sides, out / "tf", tick)
         self._candidate = TorchSide(case, sides, out / "torch", tick)
-        self._budget, self._keep = budget, keep
+        self._budget, self._keep, self._quick = budget, keep, quick
         self._stepwise: Stepwise | None = None
         self._has_states = False
         out.mkdir(parents=True, exist_ok=True)
@@ -113,7 +115,7 @@ class Recorder:
 
     def _new_stepwise(self, keep: bool) -> Stepwise:
         level_2 = self._spread and self._case.precision == "float32"
-        stage = Stage(self.playing, self._prepared.join, self._out, level_2, keep, self._tick)
+        stage = Stage(self.playing, self._prepared.join, self._out, level_2, keep, self._quick, self._tick)
         return Stepwise(stage, self._prepared, self.states, self.write_states)
 
     def write_states(self) -> None:
@@ -163,14 +165,14 @@ class Recorder:
             self.again = Rerun(case, playing, join, self.states)
             return self._stepwise.record(self._reference.notes + self._prepared.notes, pairs)
         # Started first: the port trains while TensorFlow makes the trajectory that the lockstep waits for.
-        free = free_candidate(playing)
+        free = None if self._quick else free_candidate(playing)
         # Every state of the lockstep is one of this float32 trajectory: where training is, is where steps are judged.
         rough = asked.result()
         states = self._write_states(join, rough)
         self.again = Rerun(case, playing, join, states)
         candidates = candidate_in_lockstep(playing, states.torch)
-        references = reference_in_float64(playing, states.tf)
-        repeats = lockstep_repeated(playing, states)
+        references = reference_in_float64(playing, states.tf, self._quick)
+        repeats = {} if self._quick else lockstep_repeated(playing, states)
         draws = list(run_draws(playing, join, states)) if self._spread else []
         # One more run for each further tower and precision, only of graphs that leave an order open.
         races = run_orders(playing, states.torch, case, candidates) if playing.racing else None
@@ -187,11 +189,12 @@ class Recorder:
             join=join,
             start=Trace(playing.start.tf),
             lockstep=lockstep,
-            reference_free=references["free"].result(),
-            candidate_free=free.result(),
+            reference_free=references["free" if free else "float64"].result(),
+            candidate_free=(free or candidates["float64"]).result(),
+            quick=self._quick,
             initial_slots=self._prepared.initial_slots,
             written=self._prepared.written,
-            replicas=[references[f"replica-{number}"].result() for number in range(REPLICAS)],
+            replicas=[references[f"replica-{number}"].result() for number in range(REPLICAS if free else 0)],
             reference_draws=[reference.result() for reference, _ in draws],
             candidate_draws=[candidate.result() for _, candidate in draws],
             pairs=pairs,
@@ -220,15 +223,16 @@ class Recorder:
         if self._stepwise is not None:
             self._stepwise = self._new_stepwise(keep=False)
             return self._stepwise.record(self._reference.notes + self._prepared.notes, recorded.pairs)
-        free = free_candidate(self.playing)
+        free = None if self._quick else free_candidate(self.playing)
         candidates = candidate_in_lockstep(self.playing, self.states.torch)
-        repeat = candidate_repeated(self.playing, self.states)
+        repeat = None if self._quick else candidate_repeated(self.playing, self.states)
         # The reference's runs stay: nothing of it was rounded anew.
         lockstep = recorded.lockstep._replace(
             candidate32=candidates["float32"].result(), candidate64=candidates["float64"].result()
         )
-        repeats = {**recorded.repeats, "candidate": repeat.result()}
-        return replace(recorded, lockstep=lockstep, candidate_free=free.result(), repeats=repeats)
+        repeats = {**recorded.repeats, **({"candidate": repeat.result()} if repeat else {})}
+        candidate_free = (free or candidates["float64"]).result()
+        return replace(recorded, lockstep=lockstep, candidate_free=candidate_free, repeats=repeats)
 
     def _write_states(self, join: Join, rough: Trace) -> SidePaths:
         steps = self.playing.steps

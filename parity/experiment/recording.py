@@ -103,6 +103,7 @@ class Recorded:
       races: None where nothing of the reference races.
       notes: what the report is to say of how it was recorded.
       repeats: by side, its float32 lockstep's first steps once more; no reference's where a golden trace stands for it.
+      quick: whether only lockstep was made: what stands for free runs is that, and is not judged as such.
       measured: what was judged on the way, where no run was kept: traces then make a step again when it is read.
     """
 
@@ -121,3 +122,4 @@ class Recorded:
     repeats: dict[str, Trace] = field(default_factory=dict)
     written: list[Written] = field(default_factory=list)
     measured: Measured | None = None
+    quick: bool = False

@@ -64,12 +64,13 @@ def candidate_in_lockstep(playing: Setup, states: Path) -> dict[str, "Future[Tra
     }
 
 
-def reference_in_float64(playing: Setup, states: Path) -> dict[str, "Future[Trace]"]:
+def reference_in_float64(playing: Setup, states: Path, quick: bool = False) -> dict[str, "Future[Trace]"]:
     """Starts the reference's float64 runs; returns them by name: "float64" in lockstep, "free", "replica-0", ...
 
     Args:
       playing: the sides.
       states: trace of the states before each step, in the reference's names.
+      quick: whether it is the lockstep run alone.
     """
     # The graph is built once for each precision; all float64 runs of the reference come in one go.
     playing.tf.prepare("float64", playing.inputs).result()
@@ -77,7 +78,7 @@ def reference_in_float64(playing: Setup, states: Path) -> dict[str, "Future[Trac
     lockstep = RunSpec("float64", "float64", playing.feeds.tf, playing.start.tf, states, quantities, playing.steps)
     # Without activations and towers' gradients: lockstep has judged them, and 4 free runs would hold them again.
     free = lockstep._replace(name="free", follow=None, quantities=FREE_RUN_QUANTITIES + playing.inference)
-    asked = [lockstep, free, *replicas(playing, free)]
+    asked = [lockstep] if quick else [lockstep, free, *replicas(playing, free)]
     return {each.name: playing.tf.run(each) for each in asked}
 
 

@@ -31,6 +31,7 @@ from parity.worker.reaper import temporary_folder
 
 LEVELS = ("function", "float32", "trajectory", "mixed")
 DOUBLE = 'the case trains in float64, which level 1 has decided: precision = "float64"'
+QUICK = "lockstep alone (--quick): no free run was made, and nothing was run twice"
 IN_ONE_PASS = frozenset(["function", "float32"])  # levels that a recording step by step decides
 IN_LOCKSTEP = frozenset(
     ["function", "float32", "mixed"]
@@ -94,6 +95,7 @@ def run_case(
     reproduce: Path | None = None,
     blessing: bool = False,
     budget: int | None = None,
+    quick: bool = False,
 ) -> Result:
     """Runs a case on both sides and decides the levels asked for.
 
@@ -109,6 +111,7 @@ def run_case(
       blessing: leave in `out` what a golden trace keeps beside the runs.
       budget: bytes that the runs of levels 1 and 2 may take on disk: where all of them would take more, each step is judged
         and removed before the next. None keeps them whatever they take.
+      quick: whether level 1 alone is decided, by lockstep alone: no free runs, and no run is repeated.
 
     Raises:
       SideFailed: a side could not do its part.
@@ -119,7 +122,7 @@ def run_case(
         alone = set(levels) <= IN_ONE_PASS and not blessing and not case.expect
         reference = GoldenSide(golden, case) if golden else None
         # Draws under perturbation, 16 of the runs, are level 2's alone.
-        asked = "float32" in levels, tick, reference, budget if alone else None, out is not None
+        asked = "float32" in levels, tick, reference, budget if alone else None, out is not None, quick
         run = _prepare(case, levels, golden, Recorder(case, sides, folder, *asked), sides, folder, tick)
         # Level 3 alone needs no lockstep: neither its runs nor what they cost.
         decided = Decided({})
@@ -248,7 +251,7 @@ def _conclude(run: CaseRun, decided: Decided) -> Result:
         reference=_facts(run.begun.reference.result()),
         candidate=_facts(recorded.lockstep.candidate32) if recorded is not None else run.candidate,
         pairs=run.begun.pairs,
-        notes=[each.sentence for each in declared] + _weaker(case) + notes,
+        notes=[each.sentence for each in declared] + _weaker(case) + _quick(recorded) + notes,
         declared=declared,
         repeats=list(decided.repeats),
     )
@@ -291,6 +294,10 @@ def _unjudged(result: Result, asked: Sequence[str]) -> list[str]:
 
 def _facts(trace: Any) -> dict[str, Any]:
     return {**trace.facts, "producer": trace.producer}
+
+
+def _quick(recorded: Recorded | None) -> list[str]:
+    return [QUICK] if recorded is not None and recorded.quick else []
 
 
 def _weaker(case: Case) -> list[str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,22 +13,9 @@ from parity.experiment.stepwise.stage import Stage
 from parity.judge.levels.function import judge_free
 from parity.judge.metrics import distance, norm
 from parity.judge.result import Check
-from parity.judge.spread import Spread
 from parity.trace import TensorFile, Trace
 from parity.trace.arrays import Array
 from parity.trace.keys import ROW_VALUES
-
-
-class Freely(NamedTuple):
-    """What the pass has measured.
-
-    Fields:
-      checks: of level 1, in execution order.
-      spread: how far one ulp carries.
-    """
-
-    checks: list[Check]
-    spread: Spread
 
 
 def free_specs(stage: Stage) -> dict[str, RunSpec]:
@@ -40,8 +26,8 @@ def free_specs(stage: Stage) -> dict[str, RunSpec]:
     return {"reference": tf, "candidate": tf._replace(feeds=playing.feeds.torch, start=playing.start.torch)}
 
 
-def judge_freely(stage: Stage, lockstep: Sequence[Check]) -> Freely:
-    """Makes, judges and removes the free runs.
+def judge_freely(stage: Stage, lockstep: Sequence[Check]) -> list[Check]:
+    """Makes, judges and removes the free runs; returns the checks of level 1, in execution order.
 
     Args:
       stage: of the recording.
@@ -64,7 +50,7 @@ def judge_freely(stage: Stage, lockstep: Sequence[Check]) -> Freely:
     candidate.end()
     remove(reference)
     stage.drop_start()
-    return Freely(checks, spread)
+    return checks
 
 
 class SteppedTrace(Trace):

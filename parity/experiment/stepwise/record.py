@@ -10,7 +10,7 @@ from parity.experiment.spec import RunSpec
 from parity.experiment.stepwise.free import free_specs, judge_freely
 from parity.experiment.stepwise.lockstep import judge_in_lockstep, specs_of
 from parity.experiment.stepwise.on_demand import OnDemandTrace, Remaking, StatesOnDemand
-from parity.experiment.stepwise.spread import measure_repeats, measure_spread
+from parity.experiment.stepwise.spread import Spread, measure_repeats, measure_spread
 from parity.experiment.stepwise.stage import Stage
 from parity.judge.levels.float32 import accuracy_of, allow_float32
 from parity.judge.levels.function import Lockstep, judge_initial_slots
@@ -65,8 +65,10 @@ class Stepwise:
         checks = judge_initial_slots(join, *prepared.initial_slots) + judge_own_values(prepared.written)
         lockstep = judge_in_lockstep(stage)
         checks += lockstep.checks
-        free = judge_freely(stage, checks)
-        spread = measure_spread(stage, lockstep)
+        if not stage.quick:
+            checks += judge_freely(stage, checks)
+        # Without level 2 and repeats only what is to be left has the steps made once more.
+        spread = Spread({}, {}, {}) if stage.quick and not stage.keep else measure_spread(stage, lockstep)
         stage.write_start()  # for experiments, which may start from there
         runs, steps = stage.runs, stage.playing.steps
         states = StatesOnDemand([*steps, steps[-1] + 1], self._written)
@@ -74,7 +76,7 @@ class Stepwise:
         traces = Lockstep(*reference, *candidate, states)
         measured = Measured(
             # Behind all judging, for the updates have to be known by which slots are told.
-            slots_aside(checks + free.checks, join, traces),
+            slots_aside(checks, join, traces),
             allow_float32(lockstep.float32, spread.drawn),
             accuracy_of(lockstep.errors, spread.spreads),
             measure_repeats(stage, self._ready_states, spread.repeats),
@@ -84,8 +86,9 @@ class Stepwise:
             join=join,
             start=Trace(stage.playing.start.tf),
             lockstep=traces,
-            reference_free=runs["reference_free"],
-            candidate_free=runs["candidate_free"],
+            reference_free=runs["reference64" if stage.quick else "reference_free"],
+            candidate_free=runs["candidate64" if stage.quick else "candidate_free"],
+            quick=stage.quick,
             initial_slots=prepared.initial_slots,
             written=prepared.written,
             pairs=pairs,

@@ -37,7 +37,7 @@ def measure_spread(stage: Stage, lockstep: InLockstep) -> Spread:
     """Makes the first steps once more, and the steps of the draws, perturbed too; leaves the reference's where asked."""
     playing, now = stage.playing, StatesNow(stage)
     found = Spread({}, {}, {})
-    repeated = playing.steps[:REPEATED]
+    repeated = playing.steps[: 0 if stage.quick else REPEATED]
     steps = playing.steps if stage.keep else sorted({*repeated, *stage.draw_steps})
     reached = range(max(steps) + 1)
     again: dict[str, dict[int, dict[str, bytes]]] = {"reference": {}, "candidate": {}}
@@ -60,7 +60,7 @@ def measure_spread(stage: Stage, lockstep: InLockstep) -> Spread:
             remove(candidate)
     stage.tick("repeated and perturbed steps", len(reached), len(reached))
     now.remove()
-    for side, made in again.items():
+    for side, made in again.items() if repeated else ():
         found.repeats[side] = _repeat(side, lockstep.once[side], made, repeated)
     if stage.keep:
         _gather(stage, left)

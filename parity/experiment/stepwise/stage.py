@@ -25,6 +25,7 @@ class Stage:
       out: folder of the recording.
       float32: whether level 2 is decided.
       keep: whether the reference's float32 run is left in `out`.
+      quick: whether lockstep alone is run.
       tick: told how far it is.
       runs: what is known of each run: "reference32", "reference64", "candidate32", "candidate64", and free ones.
     """
@@ -34,6 +35,7 @@ class Stage:
     out: Path
     float32: bool
     keep: bool
+    quick: bool
     tick: Progress
     runs: dict[str, OnDemandTrace] = field(default_factory=dict)
 

@@ -19,10 +19,10 @@ def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-def judged(folder, budget, reference=None, port=None, text=CASE, out=True, levels=("function", "float32")):
+def judged(folder, budget, reference=None, port=None, text=CASE, out=True, levels=("function", "float32"), **more):
     sides = made_sides(folder, reference, port)
     kept = folder / "out" if out else None
-    return sides, run_case(made_case(folder / "case", text), sides, levels, kept, budget=budget)
+    return sides, run_case(made_case(folder / "case", text), sides, levels, kept, budget=budget, **more)
 
 
 def plain(result):
@@ -113,3 +113,14 @@ def test_what_went_is_made_again_when_it_is_read(tmp_path, monkeypatch, port):
     assert asked["steps"] == list(range(asked["written"][0] + 1))
     held = Trace(tmp_path / "stepwise" / "out" / "tf" / "float64-once-more")
     assert held.step_numbers == asked["written"] and f"grad/{KERNEL}" in held.step(held.step_numbers[0])
+
+
+@pytest.mark.parametrize("budget", [None, 1])
+@pytest.mark.parametrize(("port", "verdict"), [(PLAIN, "same"), (Habits(backwards=True, rate=1.001), "different")])
+def test_a_quick_run_decides_level_1_by_lockstep_alone(tmp_path, budget, port, verdict):
+    sides, result = judged(tmp_path, budget, None, port, out=False, levels=("function",), quick=True)
+    assert result.verdict == verdict
+    runs = {name.partition("-")[0] for side in (sides.tf, sides.torch) for name in side.runs}
+    assert not runs & {"free", "replica", "again", "ulp"}
+    assert {check.run for check in result.levels["function"].checks} == {"fresh", "init", "lockstep"}
+    assert any("--quick" in note for note in result.notes) and result.repeats == []
