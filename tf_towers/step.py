@@ -85,6 +85,11 @@ class Stepper:
         """
         return dict(zip(self._keys, self._session.run(list(self._keys.values()))))
 
+    def counters(self) -> Tensors:
+        """Reads the counters alone: those of `state` whose names begin with ``state/``."""
+        keys = {name: variable for name, variable in self._keys.items() if quantity_of(name) == "state"}
+        return dict(zip(keys, self._session.run(list(keys.values()))))
+
     def load(self, state: Mapping[str, Any]) -> None:
         """Overwrites variables and their copies: dict of trace name to array, cast to the variable's dtype.
 

@@ -142,14 +142,15 @@ class Side:
         if not arguments.get("resumed"):
             begun = _variables(Trace(arguments["start"]).init(), counters=True)
             stepper.load(begun if follow else perturb(begun, asked, 0, precision))
-        state = stepper.state()
+        # A state is as large as the model: where only its counters are looked at, nothing else is fetched.
+        state = stepper.state() if left.initial else stepper.counters()
         left.init(state)
         numbers = arguments["steps"]
         for done, number in enumerate(numbers):
             if follow is not None:
                 known = _variables(follow.step(number), arguments["recorded_counters"])
                 stepper.load(perturb(known, asked, number, precision))
-                state = stepper.state()
+                state = stepper.counters()
             batch = _batch(feeds.step(number), precision, asked, number)
             # Counters as the step reads them, all else as it leaves it.
             tensors = {name: value for name, value in state.items() if quantity_of(name) == "state"}

@@ -126,6 +126,9 @@ class RunWriter(object):
         float64 number, and nothing of the tensor itself. Sparse gradients are written as they are, for their rows may come
         in any order.
       initial: whether the state before the first step is written.
+
+    Attributes:
+      initial: as given.
     """
 
     def __init__(
@@ -135,7 +138,7 @@ class RunWriter(object):
         measured_from: "Optional[Trace]" = None,
         initial: bool = True,
     ) -> None:
-        self._writer, self._written, self._from, self._initial = writer, written, measured_from, initial
+        self._writer, self._written, self._from, self.initial = writer, written, measured_from, initial
 
     @classmethod
     def of(cls, writer: TraceWriter, arguments: Mapping[str, Any], opened: "Callable[[str], Trace]") -> "RunWriter":
@@ -146,7 +149,7 @@ class RunWriter(object):
 
     def init(self, tensors: Mapping[str, Any]) -> None:
         """Writes the state before the first step, where it is asked for: dict of trace name to array."""
-        if not self._initial:
+        if not self.initial:
             self._writer.init({})
         else:
             self._writer.init(tensors if self._from is None else distances(tensors, self._from.init()))

@@ -18,8 +18,9 @@ def _a_step(towers, optimizer, start=None):
         stepper.load({name: np.asarray(value) for name, value in start.items()})
     before = stepper.state()
     recorded = stepper.step(small.batch(4))
-    after = stepper.state()
+    after, counters = stepper.state(), stepper.counters()
     stepper.close()
+    assert counters == {name: value for name, value in after.items() if name.startswith("state/")} != {}
     found = {"before": sorted(before), "recorded": list(recorded)}
     for prefix, values in (("before:", before), ("step:", recorded), ("after:", after)):
         found.update({prefix + name: np.asarray(value) for name, value in values.items()})

@@ -28,7 +28,9 @@ def stepper_of(rank: Rank, loss=squared_error, reduce: str = "mean") -> Stepper:
 def two_steps(rank: Rank, reduce: str) -> tuple[dict, list, dict]:
     stepper = stepper_of(rank, reduce=reduce)
     before = stepper.state()
-    return before, [stepper.step(BATCH) for _ in range(2)], stepper.state()
+    made, after = [stepper.step(BATCH) for _ in range(2)], stepper.state()
+    assert stepper.counters() == {name: value for name, value in after.items() if name.startswith("state/")} != {}
+    return before, made, after
 
 
 @pytest.fixture

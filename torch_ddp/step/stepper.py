@@ -129,6 +129,10 @@ class Stepper:
         """Reads the state: dict of trace name (``var/…``, ``stat/…``, ``slot/…``, ``ema/…``, ``state/…``) to array."""
         return self._state.read()
 
+    def counters(self) -> dict[str, np.ndarray]:
+        """Reads the counters alone: those of `state` whose names begin with ``state/``."""
+        return self._state.counters()
+
     def load(self, state: Mapping[str, np.ndarray], counters: bool = True) -> None:
         """Overwrites weights, statistics, slots and averages, and counters if asked to: dict of trace name to array.
 

@@ -68,6 +68,9 @@ class TrainingState:
 
     def read(self) -> dict[str, np.ndarray]:
         """Returns dict of trace name (``var/…``, ``stat/…``, ``slot/…``, ``ema/…``, ``state/…``) to array."""
+        return self.widened({**self._tensors(), **self.counters()})
+
+    def _tensors(self) -> dict[str, np.ndarray]:
         tensors: dict[str, Tensor] = {
             trace_name("stat", name): value for name, value in named_statistics(self.trained).items()
         }
@@ -80,7 +83,11 @@ class TrainingState:
             tensors.update(part.slots())
         tensors.update((trace_name("var", name), value) for name, value in parameters.items())
         tensors.update((trace_name("ema", name), value) for name, value in self.update.averages.items())
-        state = {name: array(value) for name, value in tensors.items()}
+        return {name: array(value) for name, value in tensors.items()}
+
+    def counters(self) -> dict[str, np.ndarray]:
+        """Returns dict of trace name (``state/…``) to array: what `read` does, without a copy of anything large."""
+        state: dict[str, np.ndarray] = {}
         # A scheduler's rate is the optimizer's only once the step count says so: what is read is what the next step
         # will use.
         self.set_rates()
@@ -94,7 +101,7 @@ class TrainingState:
         state[GLOBAL_STEP] = np.array(self.global_step, np.int64)
         if self.mixed:
             state.update((trace_name("state", name), value) for name, value in self.mixed.state().items())
-        return self.widened(state)
+        return state
 
     def load(self, state: Mapping[str, np.ndarray], counters: bool = True) -> None:
         """Overwrites weights, statistics, slots and averages, and counters if asked to: dict of trace name to array.

@@ -193,7 +193,9 @@ class RankServer:
             stepper.give({})
             stepper.load({**kept, **(start if follow else perturb(start, asked, 0, precision))})
             stepper.model.zero_grad(set_to_none=True)  # an optimizer clears only its own, and a run starts with none
-        state = stepper.state()
+        # A state is as large as the model: where only its counters are looked at, nothing else is copied.
+        read = stepper.state if kept or arguments.get("partly") else stepper.counters
+        state = stepper.state() if left and left.initial else read()
         if left:
             left.init(state)
         numbers, agree = arguments["steps"], True
@@ -205,7 +207,7 @@ class RankServer:
                 whole = state if arguments.get("partly") else {name: state[name] for name in kept}
                 stepper.load({**whole, **followed}, arguments["recorded_counters"])
                 stepper.give(given, bool(arguments.get("cut")))
-                state = stepper.state()
+                state = read()
             before = select(state, "state")
             batch = _batch(feeds.step(number), precision, asked, number)
             with watch.watching() if watch else contextlib.nullcontext():
