@@ -18,7 +18,9 @@ class HeldRanks:
     """Starts `world_size` ranks of one gloo group; `run` has all of them call a function and returns what each returned."""
 
     def __init__(self, world_size: int) -> None:
-        context = multiprocessing.get_context("spawn")
+        # A server that has imported torch, and what the first optimizer imports, is forked for each rank.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["torch", "torch._dynamo"])
         self._folder = tempfile.TemporaryDirectory()
         meeting = (Path(self._folder.name) / "meeting").as_uri()
         self._pipes: list[Connection] = []

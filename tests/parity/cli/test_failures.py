@@ -14,6 +14,10 @@ if sys.platform != "linux":
     pytest.skip("looks for left processes in /proc; runs on Linux", allow_module_level=True)
 
 
+# Whose words are what they are about: what a process of its own leaves, the others show, the tiny case itself among them.
+FORKED = pytest.mark.usefixtures("sides_in_forks")
+
+
 class Outcome:
     """What a run left: exit code, what it printed, its folder, its JSON."""
 
@@ -80,12 +84,14 @@ def test_an_unknown_key_is_refused_with_its_line_and_the_right_name(attempt):
     )
 
 
+@FORKED
 def test_a_missing_function_is_refused_with_the_near_one(attempt):
     outcome = attempt(tf="def tower( -> def towr(")
     could_not_compare(outcome, None)
     assert "model_tf.py to define 'tower', got no such name. Did you mean 'towr'?" in outcome.errors
 
 
+@FORKED
 def test_a_tower_that_raises_shows_the_users_traceback_and_place(attempt):
     outcome = attempt(tf=f"{BREAK} -> raise RuntimeError('boom')")
     could_not_compare(outcome, "tf")
@@ -99,6 +105,7 @@ def test_a_tower_that_raises_shows_the_users_traceback_and_place(attempt):
 
 
 @pytest.mark.slow
+@FORKED
 def test_an_operation_that_fails_in_the_graph_is_named_where_it_was_made(attempt):
     outcome = attempt(tf=f"{BREAK} -> x = tf.debugging.check_numerics(x / 0.0, 'bad x')")
     could_not_compare(outcome, "tf")
@@ -108,6 +115,7 @@ def test_an_operation_that_fails_in_the_graph_is_named_where_it_was_made(attempt
 
 
 @pytest.mark.slow
+@FORKED
 def test_a_tower_that_opens_a_session_is_told_that_it_only_builds(attempt):
     outcome = attempt(tf=f"{BREAK} -> tf.Session().run(tf.assert_greater(tf.zeros([]), 1.0))")
     could_not_compare(outcome, "tf")
@@ -154,6 +162,7 @@ def test_a_rank_that_ends_by_itself_is_told_with_what_it_printed(attempt):
 
 
 @pytest.mark.slow
+@FORKED
 def test_a_loss_that_is_no_scalar_is_told_in_one_line_without_a_traceback(attempt):
     outcome = attempt(torch="square().mean() -> square()")
     could_not_compare(outcome, "torch")
@@ -161,6 +170,7 @@ def test_a_loss_that_is_no_scalar_is_told_in_one_line_without_a_traceback(attemp
     assert "Traceback" not in outcome.errors
 
 
+@FORKED
 def test_a_rank_that_raises_is_named_and_not_the_one_that_waits_for_it(attempt):
     outcome = attempt(torch=f"{BREAK} -> assert dist.get_rank() == 0 or CALLS < 2, 'late'")
     could_not_compare(outcome, "torch")
@@ -217,6 +227,7 @@ def test_a_hanging_rank_is_ended_and_shows_where_it_hung(attempt):
     assert "torch_ddp/worker/main.py" not in outcome.errors
 
 
+@FORKED
 def test_batches_that_are_too_few_say_what_to_change(attempt):
     outcome = attempt(data="range(steps) -> range(2)")
     could_not_compare(outcome, "data")
@@ -226,6 +237,7 @@ def test_batches_that_are_too_few_say_what_to_change(attempt):
 
 
 @pytest.mark.slow
+@FORKED
 def test_a_loss_that_is_not_a_number_on_both_sides_cannot_be_compared(attempt):
     outcome = attempt(tf="1.0 * -> float('nan') *", torch="1.0 * -> float('nan') *")
     assert outcome.code == 2
@@ -236,6 +248,7 @@ def test_a_loss_that_is_not_a_number_on_both_sides_cannot_be_compared(attempt):
 
 
 @pytest.mark.slow
+@FORKED
 def test_a_loss_that_is_not_a_number_on_one_side_is_different(attempt):
     outcome = attempt("--levels", "1,2", torch="1.0 * -> float('nan') *")
     assert outcome.code == 1
@@ -247,6 +260,7 @@ def test_a_loss_that_is_not_a_number_on_one_side_is_different(attempt):
 
 
 @pytest.mark.slow
+@FORKED
 def test_a_tensor_that_only_the_port_returns_is_named(attempt):
     outcome = attempt(torch=".square().mean() -> .square().mean(), {'more': model(x)}")
     assert outcome.code == 2
