@@ -55,6 +55,7 @@ def test_a_right_port_passes_against_the_golden_trace_without_tensorflow(copied)
     assert "1 function    same" in done.stdout and "2 float32     same" in done.stdout
 
 
+@pytest.mark.usefixtures("sides_in_forks")
 def test_a_port_that_has_changed_since_fails_with_the_report_as_its_text(copied):
     port = copied / "model_torch.py"
     port.write_text(port.read_text().replace(".mean()", ".sum()"))
@@ -64,6 +65,7 @@ def test_a_port_that_has_changed_since_fails_with_the_report_as_its_text(copied)
     assert "Cause: " in str(caught.value)
 
 
+@pytest.mark.usefixtures("sides_in_forks")
 def test_the_result_of_a_passing_assertion_can_be_looked_at(copied):
     result = assert_parity(copied / "golden", copied, levels=("function",))
     assert result.levels["function"].verdict == "same"

@@ -133,6 +133,7 @@ def test_batch_norm_that_never_leaves_training_is_found_and_named(tf2_sides, pla
     assert wrong == {"eval/second", "eval/loss", "eval/ema/second", "eval/ema/loss"}
 
 
+@pytest.mark.slow
 def test_one_layer_of_two_that_keeps_its_batchs_statistics_is_named_alone(tf2_sides, planted):
     changes = (
         ("model_torch.py", "class Block", ALWAYS_TRAINING.replace("1d", "2d") + "class Block"),

@@ -36,7 +36,14 @@ def undeclared(tmp_path):
     ("old", "new", "key", "cause", "words"),
     [
         ("F.relu(", "F.leaky_relu(", "act/0/layer1", "activation_function", "tower_0/layer1/Relu (Relu)"),
-        ("layer2.flatten(1)", "layer2.flatten(1) * 2", "act/0/logits", None, "the same before it: layer1/conv"),
+        pytest.param(
+            "layer2.flatten(1)",
+            "layer2.flatten(1) * 2",
+            "act/0/logits",
+            None,
+            "the same before it: layer1/conv",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "labels.long())",
             "labels.long()) * 1.5",
@@ -71,6 +78,7 @@ def test_tracebacks_of_tensorflow_1_tell_the_line_too(tf1_sides, undeclared):
     assert "F.leaky_relu(" in first.lines[1].text and (first.module, first.next_module) == ("layer1", "layer2.conv")
 
 
+@pytest.mark.slow
 def test_a_declared_output_keeps_its_name(tf2_sides, tmp_path):
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     port = tmp_path / "examples" / "digits_convnet" / "model_torch.py"
@@ -80,6 +88,7 @@ def test_a_declared_output_keeps_its_name(tf2_sides, tmp_path):
     assert "in the layer layer1" in result.first_difference.where
 
 
+@pytest.mark.slow
 def test_a_port_that_cannot_be_watched_keeps_its_verdict_and_runs_on(tf2_sides, undeclared):
     case = undeclared("layer2.flatten(1)", "watched(layer2.flatten(1)) * 2")
     port = case.directory / "model_torch.py"

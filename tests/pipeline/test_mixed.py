@@ -205,6 +205,7 @@ def test_a_step_of_the_ports_own_that_scales_and_clips_is_the_same(square, tf2_s
     assert any(check.key.startswith("clip/") for check in judged.checks)
 
 
+@pytest.mark.slow
 def test_clipping_under_the_loss_scale_is_named(square, tf2_sides):
     judged = mixed(square("O1", table={"clip": {"by": "global_norm", "limit": 0.1}}, step="clipped_within"), tf2_sides)
     assert judged.verdict == "different"
@@ -213,12 +214,14 @@ def test_clipping_under_the_loss_scale_is_named(square, tf2_sides):
     assert "is 0.1 at all 4 steps" in judged.causes[0].evidence
 
 
+@pytest.mark.slow
 def test_a_loss_scale_that_is_never_taken_out_is_named(square, tf2_sides):
     judged = mixed(square(step="never_unscaled"), tf2_sides)
     assert judged.first_difference.quantity == "tower_grad"
     assert judged.causes[0].title == "the gradients still hold a loss scale of 256"
 
 
+@pytest.mark.slow
 def test_a_loss_scale_that_is_set_anew_is_named(square, tf2_sides):
     judged = mixed(square(step="scale_set_anew"), tf2_sides)
     assert (judged.first_difference.check.key, judged.first_difference.check.step) == ("state/loss_scale", 1)

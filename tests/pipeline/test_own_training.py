@@ -133,7 +133,7 @@ def square(tmp_path):
     return case
 
 
-@pytest.mark.parametrize("scheduler", ["exponential", "cycle", "rate"])
+@pytest.mark.parametrize("scheduler", few(["exponential", "cycle", "rate"], "rate"))
 @pytest.mark.parametrize("table", [{}, pytest.param({"name": "momentum", "momentum": 0.9}, marks=pytest.mark.slow)])
 def test_a_schedule_of_the_ports_own_is_the_same_up_to_float32(square, tf2_sides, levels, scheduler, table):
     result = run_case(square(EXPONENTIAL, table=table, scheduler=scheduler), tf2_sides, levels)

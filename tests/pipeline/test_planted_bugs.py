@@ -111,6 +111,7 @@ def test_plain_sgd_of_torch_is_the_same_up_to_float32_hyper_parameters(tf2_sides
     assert [(repeat.side, repeat.unequal) for repeat in result.repeats] == [("reference", 0), ("candidate", 0)]
 
 
+@pytest.mark.slow
 def test_a_wrong_variance_shows_only_in_the_moving_variance_and_is_named(tf2_sides, example):
     case = example("digits_convnet", ("= BatchNorm2d(", "= Biased("), ("class Block", BIASED + "class Block"))
     result = run_case(case, tf2_sides, levels=("function",))

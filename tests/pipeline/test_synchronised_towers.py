@@ -54,7 +54,7 @@ def test_synchronised_towers_are_the_same_whatever_else_is_chosen(sides, choice)
 
 
 @pytest.mark.thinned(1)
-@pytest.mark.parametrize("optimizer", few(OPTIMIZERS, "accumulated"))
+@pytest.mark.parametrize("optimizer", few(OPTIMIZERS))
 def test_synchronised_towers_are_the_same_whatever_becomes_of_their_gradients(sides, optimizer):
     result = run_case(case_of("joined", SYNC, OPTIMIZERS[optimizer]), sides, levels=("function",))
     assert result.verdict == "same", explain(result)

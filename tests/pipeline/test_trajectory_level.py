@@ -41,10 +41,7 @@ def test_levels_stand_beside_each_other_and_the_other_levels_figures_do_not_chan
 
 @pytest.mark.parametrize(
     ("mutation", "size"),
-    few(
-        [("another_learning_rate", 0.05), ("gradients_travel_in_float16", 1.0), ("statistics_never_move", 1.0)],
-        ("another_learning_rate", 0.05),
-    ),
+    few([("another_learning_rate", 0.05), ("gradients_travel_in_float16", 1.0), ("statistics_never_move", 1.0)]),
 )
 def test_a_bug_leads_training_out_of_the_envelope(tf2_sides, tmp_path, mutation, size):
     case = small(CONVNET)
@@ -59,6 +56,7 @@ def test_a_bug_leads_training_out_of_the_envelope(tf2_sides, tmp_path, mutation,
     assert not any(note.startswith("power") for note in level.notes)
 
 
+@pytest.mark.slow
 def test_power_is_measured_with_the_ports_own_optimizer_too_and_leaves_the_sides_ready(tf2_sides, tmp_path):
     import shutil
 

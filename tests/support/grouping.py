@@ -24,7 +24,7 @@ GROUPS = {
     "ranks": "ranks for {folder}",
     "world": "ranks for {folder}",
     "uninterrupted": "forks of torch",
-    "forked_sides": "forked sides",
+    "forked_sides": "sides of tf2",
     "sides_on": "processors",
     "tf_python": "recordings on {tf}",
     "torch_python": "forks of torch",
