@@ -25,7 +25,7 @@ OF_A_RUN = frozenset(["feeds", "logs", "start", "states", "tf", "torch", "torch-
 BEGINNINGS = ("without-", "perturbed-")
 OF_A_REPRODUCTION = frozenset(
     ["with_tensorflow.py", "with_torch.py", "counters.npz"]
-    + [f"{what}_{side}.npz" for what in ("batch", "state", "gradient") for side in ("tf", "torch")]
+    + [f"{what}_{side}.npz" for what in ("batch", "state", "gradient", "gradients") for side in ("tf", "torch")]
 )
 
 

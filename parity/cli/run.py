@@ -1,6 +1,7 @@
 """Run a case on both sides, compare, report."""
 
 import argparse
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,9 @@ def run(arguments: argparse.Namespace) -> int:
         show_power(power, arguments.quiet)
     if arguments.reproduce and result.reproduction and not arguments.quiet:
         print("\nreproduced by: " + ", ".join(f"python {script}" for script in result.reproduction))
+    if reproduction and not result.reproduction:
+        with contextlib.suppress(OSError):  # nothing is left in it: an empty folder would promise something
+            reproduction.rmdir()
     if arguments.prove and power is None and not arguments.quiet:
         print("\n--prove: nothing is planted in a case whose verdict is not same")
     return result.strict_exit_code if arguments.strict else result.exit_code

@@ -1,6 +1,7 @@
 """The pages of the lessons in a real browser: silent, drawn anew at every change, from the keyboard too."""
 
 import json
+import re
 
 import pytest
 from lesson_stage import LESSONS, NUMBERS
@@ -104,6 +105,32 @@ def luminance(colour):
     parts = [int(part) / 255 for part in colour[4:-1].split(",")]
     linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+# Lines that run along the top of the chart, which begins at 14, as a clipped explosion did.
+LEAVING = """(() => {
+  const picture = document.getElementById("picture");
+  const points = (each) => each.getAttribute("points").split(" ").map((point) => point.split(",").map(Number));
+  const lines = [...picture.querySelectorAll("polyline:not(.line-axis)")].map(points);
+  return { flat: lines.filter((points) => points.length > 2 && points.slice(-2).every(([, y]) => y === 14)).length,
+    triangles: picture.querySelectorAll("polygon").length,
+    words: [...picture.querySelectorAll("text")].map((each) => each.textContent) };
+})()"""
+
+
+@pytest.mark.parametrize(
+    ("number", "changes"),
+    [(2, {"towers": 8, "rate": 0.6}), (11, {"towers": 3, "rule": 1})],
+)
+def test_a_loss_that_explodes_leaves_the_chart_in_a_triangle_and_is_no_plateau(number, changes, stage, tab, tmp_path):
+    tab.open(write(stage, number, tmp_path))
+    for name, place in changes.items():
+        tab.evaluate(CHANGE % (json.dumps(name), json.dumps(place)))
+    seen = tab.evaluate(LEAVING)
+    assert seen["triangles"] >= 1 and not seen["flat"]
+    assert any("leaves the chart upwards, " in words for words in seen["words"])
+    powers = [words for words in seen["words"] if re.fullmatch(r"10*|[1-9]0{0,2}(,000)+|0\.0*1|1e[+-]\d+", words)]
+    assert powers, seen["words"]  # the axis is marked
 
 
 def test_the_diagram_of_the_ring_counts_the_bytes_that_were_measured(stage, tab, tmp_path):

@@ -52,6 +52,17 @@ def test_both_scripts_print_what_their_side_had(tf2_sides, tmp_path, bug, exampl
     assert numbers_of(torch)["now"] == pytest.approx(worst.candidate, rel=1e-12)
 
 
+@pytest.mark.slow
+def test_towers_that_sum_and_ranks_that_average_are_left_as_gradients_to_combine(tf2_sides, tmp_path):
+    case = load_case(ROOT / "examples" / "summed_towers", steps=1)
+    result = run_case(case, tf2_sides, ("function",), reproduce=tmp_path / "small")
+    worst = result.first_difference.worst
+    tf, torch = result.reproduction
+    assert numbers_of(tf)["now"] == pytest.approx(worst.reference, rel=1e-12)
+    assert numbers_of(torch)["now"] == pytest.approx(worst.candidate, rel=1e-12)
+    assert worst.reference == pytest.approx(4 * worst.candidate, rel=1e-9)
+
+
 @pytest.mark.usefixtures("sides_in_forks")
 @pytest.mark.slow
 def test_the_command_names_the_scripts_it_leaves(tmp_path, capsys):

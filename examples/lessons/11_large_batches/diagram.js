@@ -32,7 +32,7 @@ diagram({
     const rate = rule === "scaled" ? NUMBERS.rate * towers : NUMBERS.rate, keep = NUMBERS.towers / towers;
     const chosen = train(batch * towers, rate, warm, keep), base = NUMBERS.torch.runs["one tower"].losses;
     const last = chosen[chosen.length - 1], goal = base[base.length - 1], width = 560, steps = epochs * x.length / (batch * towers);
-    const shapes = chart(60, 14, width - 80, 210, { [`${towers} tower${towers > 1 ? "s" : ""}, rate ${n(rate, 3)}`]: chosen, "one tower, measured": base }, { log: true, low: goal * 0.8, high: 100, across: "examples seen" });
+    const shapes = chart(60, 14, width - 80, 210, { [`${towers} tower${towers > 1 ? "s" : ""}, rate ${n(rate, 3)}`]: chosen, "one tower, measured": base }, { log: true, low: goal * 0.8, high: 100, across: "examples seen", end: epochs * x.length });
     const curve = range(steps).map((step) => warm ? rate * Math.min(1, step / warm) : rate);
     shapes.push(...chart(60, 256, width - 80, 60, { "learning rate": curve }, { low: 0, high: NUMBERS.scaled, across: "step" }));
     const verdict = !(last < 10 * base[0]) ? "It blows up" : last < goal * 1.1 ? "It ends where one tower does, or lower" : last < goal * 1.5 ? "It ends a little higher than one tower" : "It learns less than one tower";

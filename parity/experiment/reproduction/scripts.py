@@ -101,3 +101,43 @@ set_counters(optimizer, {name: float(value) for name, value in counters.items()}
 optimizer.step()
 value = {fetch}[{index!r}]
 """
+
+TF_COMBINE = """gradients = arrays("gradients_tf.npz")
+stacked = tf.stack([tf.constant(gradients[str(tower)]) for tower in range({count})])  # (towers, ...)
+with tf.Session() as session:
+    value = session.run(tf.reduce_{combine}(stacked, 0))[{index!r}]
+"""
+
+# The loss of each rank is made so that its gradient is the one that was recorded; all else is DistributedDataParallel's.
+TORCH_COMBINE = """import tempfile  # noqa: E402
+
+import torch  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+from torch_ddp import spawn  # noqa: E402
+from torch_ddp.reduction import HOOKS  # noqa: E402
+
+
+class Weight(torch.nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(shape, dtype=torch.float64))
+
+    def forward(self, gradient):
+        return (self.weight * gradient).sum()
+
+
+def combine(rank, file):
+    gradient = torch.from_numpy(arrays("gradients_torch.npz")[str(rank.rank)])
+    model = DistributedDataParallel(Weight(gradient.shape))
+    model.register_comm_hook(None, HOOKS[{combine!r}])
+    model(gradient).backward()
+    if rank.rank == 0:
+        np.save(file, model.module.weight.grad.numpy())
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        spawn(combine, {count}, folder + "/combined.npy")
+        value = np.load(folder + "/combined.npy")[{index!r}]
+"""

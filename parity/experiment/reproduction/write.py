@@ -1,6 +1,7 @@
-"""Writes a reproduction: one batch through one tower and one rank, or one optimizer, given one gradient."""
+"""Writes a reproduction: one batch through one tower and one rank, gradients to combine, or an optimizer given one."""
 
 import re
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,9 +13,11 @@ from parity.experiment.recording import Recorded
 from parity.experiment.reproduction.scripts import (
     HEAD,
     TAIL,
+    TF_COMBINE,
     TF_FORWARD,
     TF_IMPORT,
     TF_UPDATE,
+    TORCH_COMBINE,
     TORCH_FORWARD,
     TORCH_UPDATE,
 )
@@ -52,8 +55,8 @@ class _Place(NamedTuple):
 def write_reproduction(case: Case, recorded: Recorded, first: FirstDifference | None, into: Path) -> list[Path]:
     """Leaves two scripts and what they start from; each prints the number that differs most, and what both sides had.
 
-    A layer, a loss or a rank's gradient takes one tower's shard and the state before the step; a slot or a weight takes the
-    reference's gradient, slots and weights. Everything is in float64, as level 1 is.
+    A layer, a loss or a rank's gradient takes one tower's shard and the state before the step; a combined gradient those of
+    the reference's towers; a slot or a weight the reference's gradient, slots and weights. All in float64, as level 1 is.
 
     Args:
       case: what was run.
@@ -71,21 +74,21 @@ def write_reproduction(case: Case, recorded: Recorded, first: FirstDifference | 
         first is None
         or first.worst is None
         or first.check.run != "lockstep"
-        or first.quantity not in FORWARD_REPRODUCED + UPDATE
+        or first.quantity not in (*FORWARD_REPRODUCED, "grad", *UPDATE)
     ):
         what = "no difference" if first is None else f"{first.check.key} ({first.check.run})"
         raise ReproductionError(
             f"reproduce: expected a layer, a loss, a gradient or an update that differs in lockstep, got {what}. "
             "Keep the whole case with --out."
         )
-    into.mkdir(parents=True, exist_ok=True)
     traces, step = recorded.lockstep, first.check.step
     states = traces.states.step(step)
     # Level 1 decides in float64, and so do the scripts: a difference of 1e-9 would not show in float32.
     state = {text: _float64(states.read(text)) for text in states.names()}
     shape = traces.reference64.step(step).shape(first.check.key)
     place = _placed(recorded.join, parse_key(first.check.key), first, tuple(shape))
-    writer = _write_forward if first.quantity in FORWARD_REPRODUCED else _write_update
+    writer = _write_combination if first.quantity == "grad" else _write_update
+    writer = _write_forward if first.quantity in FORWARD_REPRODUCED else writer
     return writer(case, recorded, first, state, place, into)
 
 
@@ -136,6 +139,39 @@ def _write_forward(
         index=repr(place.at),
     )
     return _write_scripts(case, first, TF_IMPORT + "\n" + tf, torch, into)
+
+
+def _write_combination(
+    case: Case, recorded: Recorded, first: FirstDifference, state: dict[str, Array], place: _Place, into: Path
+) -> list[Path]:
+    combine = case.torch.combine or case.combine
+    if recorded.lockstep.candidate64.facts.get("combination") == "port" or case.tf.reduce not in (None, "mean", "sum"):
+        raise ReproductionError(
+            f"reproduce: expected {first.check.key} to be the mean or sum that the case names, got a wrapper or step of the "
+            "port's own, or another tf.reduce. Keep the whole case with --out."
+        )
+    own = _gradients_of_towers(recorded.lockstep.reference64, first)
+    carried = {tower: recorded.join.write_all({first.check.key: value})[place.text] for tower, value in own.items()}
+    _save(into / "gradients_tf.npz", own)
+    _save(into / "gradients_torch.npz", carried)
+    assert first.worst is not None
+    count = str(len(own))
+    tf = _filled(TF_COMBINE, count=count, combine=case.combine, index=repr(first.worst.index))
+    torch = _filled(TORCH_COMBINE, count=count, combine=repr(combine), index=repr(place.at))
+    return _write_scripts(case, first, TF_IMPORT + "\n" + tf, torch, into)
+
+
+def _gradients_of_towers(reference: Trace, first: FirstDifference) -> dict[str, Array]:
+    """Returns what the towers give to be combined, by tower: clipped where each clips its own."""
+    file = reference.step(first.check.step)
+    for quantity in ("tower_clip", "tower_grad"):
+        found = {key.tower: _float64(file.read(key)) for key in file.keys(quantity) if key.name == first.name}
+        # A tower without a gradient, or with rows of one, would be combined by other rules than the script's.
+        if found and sorted(found, key=int) == [str(tower) for tower in range(len(found))]:
+            return found
+    raise ReproductionError(
+        f"reproduce: expected a whole gradient of {first.name} in each tower, got none. Keep the whole case with --out."
+    )
 
 
 def _write_update(
@@ -217,7 +253,11 @@ def _write_scripts(case: Case, first: FirstDifference, tf: str, torch: str, into
             reference=repr(first.worst.reference),
             candidate=repr(first.worst.candidate),
         )
-        (into / file).write_text(text.rstrip() + "\n\n\n" + body + tail, encoding="utf-8")
+        # What starts processes runs in one of them alone: their printing stands in its block.
+        ended = (
+            textwrap.indent(tail.lstrip(), "    ") if body.rpartition("\n\n\n")[2].startswith("if __name__") else tail
+        )
+        (into / file).write_text(text.rstrip() + "\n\n\n" + body + ended, encoding="utf-8")
         written.append(into / file)
     return written
 
@@ -246,4 +286,5 @@ def _float64(value: Any) -> Array:
 
 
 def _save(file: Path, held: Mapping[str, Array]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
     np.savez(file, allow_pickle=False, **held)

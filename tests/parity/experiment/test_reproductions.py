@@ -179,6 +179,38 @@ def test_what_a_tower_computes_is_left_as_one_pass_of_its_shard(tmp_path, record
     assert ("loss.backward()" in torch) == text.startswith("tower_grad")
 
 
+def test_a_combined_gradient_is_left_as_what_the_towers_give_to_be_combined(tmp_path, recorded):
+    case, out = made_case(tmp_path / "case"), tmp_path / "out"
+    with pytest.raises(ReproductionError, match="expected a whole gradient of dense/kernel in each tower, got none"):
+        write_reproduction(case, recorded, different("grad/dense/kernel"), out)  # tower 0 has none
+    assert not out.exists()
+    both = {**MADE, "tower_grad/0/dense/kernel": KERNEL + 10}
+    recorded = on_both_towers(tmp_path, recorded, both)
+    tf, torch = (path.read_text() for path in write_reproduction(case, recorded, different("grad/dense/kernel"), out))
+    held = arrays(out)
+    same(held["gradients_tf"], {"0": KERNEL + 10, "1": KERNEL + 30})
+    same(held["gradients_torch"], {"0": KERNEL.T + 10, "1": KERNEL.T + 30})
+    assert "session.run(tf.reduce_mean(stacked, 0))[(2, 1)]\n" in tf and "in range(2)]" in tf
+    assert "HOOKS['mean']" in torch and "spawn(combine, 2, " in torch
+    # Whatever a rank imports again prints nothing and starts nothing.
+    assert torch.endswith('    print("  torch\'s then:     ", 3.5)\n') and '[(1, 2)]\n    print("grad/' in torch
+    clipped = {**both, "tower_clip/0/dense/kernel": KERNEL, "tower_clip/1/dense/kernel": KERNEL + 1}
+    write_reproduction(case, on_both_towers(tmp_path, recorded, clipped), different("grad/dense/kernel"), out)
+    same(arrays(out)["gradients_tf"], {"0": KERNEL, "1": KERNEL + 1})
+
+
+def test_a_gradient_that_the_port_combines_itself_needs_the_whole_case(tmp_path, recorded):
+    candidate = trace(tmp_path / "own", {}, slots=["momentum_buffer"], combination="port")
+    recorded = replace(recorded, lockstep=recorded.lockstep._replace(candidate64=candidate))
+    with pytest.raises(ReproductionError, match=r"a wrapper or step of the port's own, or another tf.reduce. Keep the"):
+        write_reproduction(made_case(tmp_path / "case"), recorded, different("grad/dense/kernel"), tmp_path / "out")
+
+
+def on_both_towers(tmp_path, recorded, tensors):
+    reference = trace(tmp_path / f"towers-{len(tensors)}", tensors)
+    return replace(recorded, lockstep=recorded.lockstep._replace(reference64=reference))
+
+
 def test_a_weight_that_is_several_of_the_ports_is_shown_at_the_one_that_differs(tmp_path, recorded):
     names = ("query.weight", "key.weight")
     pairs = [each for each in recorded.join.mapping.pairs if each.reference != "dense/kernel"]

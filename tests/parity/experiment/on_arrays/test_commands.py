@@ -151,4 +151,4 @@ def test_a_difference_is_left_as_scripts_that_show_it_alone(tmp_path, command):
     code, printed, _, _ = command(*RUN, "--reproduce", folder, "--quiet", port=Habits(backwards=True, loss=1.5))
     assert "reproduced by" not in printed
     code, printed, _, _ = command(*RUN, "--reproduce", folder)
-    assert code == 0 and "reproduced by" not in printed and not list(folder.iterdir())
+    assert code == 0 and "reproduced by" not in printed and not folder.exists()
