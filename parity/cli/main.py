@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from parity import __version__
-from parity.cli import bless, compare, doctor, explain, map, port, record, replay, run, scan, show, teach
+from parity.cli import bless, compare, completion, doctor, explain, map, port, record, replay, run, scan, show, teach
 from parity.exit_codes import TABLE, ExitCode, lacks_memory
 
 
@@ -42,7 +42,8 @@ def _command(module: ModuleType) -> Command:
 
 
 COMMANDS = [
-    _command(module) for module in (run, scan, record, replay, port, compare, map, show, bless, explain, teach, doctor)
+    _command(module)
+    for module in (run, scan, record, replay, port, compare, map, show, bless, explain, teach, doctor, completion)
 ]
 RESERVED_BYTES = 64 << 20  # what it takes to write all reports, their imports included
 GIVE_VERDICTS = frozenset(["run", "replay", "compare"])  # they say "verdict: incomparable" where they fail
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     words, command = _split_command(list(sys.argv[1:] if arguments is None else arguments))
-    parsed = _parser().parse_args(words)
+    parsed = build_parser().parse_args(words)
     if command is not None:
         parsed.command = command
     from parity.cli.output import reports_on_standard_output
@@ -120,7 +121,8 @@ class _SuggestingParser(argparse.ArgumentParser):
             raise
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the parser of the whole command line."""
     parser = _SuggestingParser(
         prog="parity",
         description="Proves that a PyTorch port of TensorFlow 1 tower training is the same training, down to rounding.",

@@ -46,11 +46,14 @@ def _teach(arguments: argparse.Namespace) -> int:
     import os
 
     from parity.cli.output import claim_file
-    from parity.teach.lessons import TeachError, find_lessons, lessons_folder, pick
+    from parity.teach.lessons import NoLessonsError, TeachError, find_lessons, lessons_folder, pick
     from parity.teach.play import open_players, play
     from parity.teach.show import busy, list_lessons, pause, show_lesson, write_lesson
 
-    lessons = find_lessons(lessons_folder(arguments.lessons))
+    try:
+        lessons = find_lessons(lessons_folder(arguments.lessons))
+    except NoLessonsError as error:
+        return _read(arguments, error)
     if arguments.lesson is None:
         if arguments.html or arguments.open:
             raise TeachError("teach: expected the number of a lesson for --html and --open, got none. Name one.")
@@ -70,6 +73,33 @@ def _teach(arguments: argparse.Namespace) -> int:
         return 0
     write_lesson(played, arguments.html, len(lessons))
     print(f"{arguments.html}: lesson {lesson.number}, {lesson.title}; {len(played.claims)} claims hold")
+    if arguments.open:
+        _open(arguments.html)
+    return 0
+
+
+def _read(arguments: argparse.Namespace, error: Exception) -> int:
+    """Does what is possible without the lessons: lists them, or writes the page that the package carries."""
+    from parity.cli.output import claim_file
+    from parity.report.atomic import appearing
+    from parity.teach.lessons import TeachError, pick, rendered_lessons, rendered_page
+    from parity.teach.show import list_lessons
+
+    lessons = rendered_lessons()
+    if arguments.lesson is None:
+        list_lessons(lessons)
+        return 0
+    lesson = pick(lessons, arguments.lesson)
+    if not arguments.html:
+        do, instead = (
+            "Run in a clone, or",
+            f"Read this one: `parity teach {lesson.number} --html lesson.html`; to run it,",
+        )
+        raise TeachError(str(error).replace(do, instead))
+    claim_file("--html", arguments.html)
+    with appearing(arguments.html) as file:
+        file.write(rendered_page(lesson.number).read_bytes())
+    print(f"{arguments.html}: lesson {lesson.number}, {lesson.title}; as it was measured with {lesson.frameworks}")
     if arguments.open:
         _open(arguments.html)
     return 0

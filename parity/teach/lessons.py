@@ -1,16 +1,23 @@
-"""Finds the lessons, which belong to a checkout, and reads what they are about."""
+"""Finds the lessons, which belong to a checkout, and their pages, which the package carries; reads what they are about."""
 
+import html
 import importlib.util
 import re
+from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 
 class TeachError(ValueError):
     """A lesson cannot be given; the message says who, what was expected, what came and what to do."""
 
 
+class NoLessonsError(TeachError):
+    """There are no lessons to run, only the pages of the package to read."""
+
+
+CHECKOUT = Path(__file__).resolve().parents[2]
 LESSONS_FOLDER = Path("examples", "lessons")
 FOLDER = re.compile(r"(\d\d)_\w+")
 
@@ -45,16 +52,55 @@ def lessons_folder(named: Path | None = None) -> Path:
     Raises:
       TeachError: there are no lessons there.
     """
-    places = [named] if named else [Path(__file__).resolve().parents[2] / LESSONS_FOLDER, Path.cwd() / LESSONS_FOLDER]
+    places = [named] if named else [CHECKOUT / LESSONS_FOLDER, Path.cwd() / LESSONS_FOLDER]
     for place in places:
         if place.is_dir() and any(_is_lesson(entry) for entry in place.iterdir()):
             return place.resolve()
     if named:
         raise TeachError(f"teach: expected lessons in {named}, got none. Name the folder examples/lessons of a clone.")
-    raise TeachError(
-        "teach: expected the lessons, which a clone of the repository has in examples/lessons, got a package without "
-        "them. Run in a clone, or name the folder: --lessons DIR."
+    raise NoLessonsError(
+        "teach: expected the lessons, which a clone of the repository has in examples/lessons, got a package without them. "
+        "Run in a clone, or name the folder: --lessons DIR."
     )
+
+
+class RenderedLesson(NamedTuple):
+    """A lesson's page as the package carries it, with the numbers of the run that it was written by.
+
+    Fields:
+      number: from 1.
+      title, about: as of `Lesson`.
+      frameworks: what the numbers were measured with, e.g. "torch 2.13.0".
+    """
+
+    number: int
+    title: str
+    about: str
+    frameworks: str
+
+
+def rendered_page(number: int) -> Path:
+    """Returns where the page of a lesson is in the package; it need not be there."""
+    return Path(str(files("parity.teach").joinpath("rendered", f"{number:02}.html")))
+
+
+def rendered_lessons() -> list[RenderedLesson]:
+    """Returns the lessons whose pages the package carries, in order."""
+    pages = sorted(rendered_page(1).parent.glob("[0-9][0-9].html"))
+    return [_read_page(int(page.stem), page.read_text(encoding="utf-8")) for page in pages]
+
+
+def _read_page(number: int, page: str) -> RenderedLesson:
+    # Of pages that `lesson.html` made: what they hold is known, and escaped.
+    title, about, frameworks = (
+        html.unescape(page.partition(begin)[2].partition(end)[0])
+        for begin, end in (
+            ("<h1>", "</h1>"),
+            ('<p class="lead">', "</p>"),
+            ("Every number on this page was measured with ", ".</p>"),
+        )
+    )
+    return RenderedLesson(number, title, about, frameworks)
 
 
 def find_lessons(folder: Path) -> list[Lesson]:
@@ -63,7 +109,10 @@ def find_lessons(folder: Path) -> list[Lesson]:
     return [_read(number, entry) for number, entry in sorted(found)]
 
 
-def pick(lessons: list[Lesson], number: int) -> Lesson:
+L = TypeVar("L", Lesson, RenderedLesson)
+
+
+def pick(lessons: list[L], number: int) -> L:
     """Returns the lesson of a number.
 
     Raises:

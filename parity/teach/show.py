@@ -5,7 +5,7 @@ import base64
 import hashlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.resources import files
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.report.atomic import appearing
-from parity.teach.lessons import Lesson, TeachError
+from parity.teach.lessons import Lesson, RenderedLesson, TeachError
 from parity.teach.play import Played
 
 
@@ -91,7 +91,7 @@ def megabytes(value: float) -> str:
 PAGE_WIDTH = 100  # columns of prose, however wide the terminal is
 
 
-def list_lessons(lessons: list[Lesson]) -> None:
+def list_lessons(lessons: Sequence[Lesson | RenderedLesson]) -> None:
     """Prints number, title and subject of every lesson."""
     from rich.markup import escape
 
@@ -180,8 +180,7 @@ def write_lesson(played: Played, path: Path, count: int) -> None:
 
 def lesson_page(played: Played, count: int) -> str:
     """Returns the page; nothing in it may load or send anything."""
-    style = _part("lesson.css")
-    script = "\n".join([_part("kit.js"), played.lesson.source("diagram.js")])
+    style, script = style_of(), script_of(played.lesson)
     return str(
         _template().render(
             lesson=played.lesson,
@@ -198,11 +197,23 @@ def lesson_page(played: Played, count: int) -> str:
     )
 
 
+def style_of() -> str:
+    """Returns the style of a lesson's page."""
+    return _part("lesson.css")
+
+
+def script_of(lesson: Lesson) -> str:
+    """Returns the script of a lesson's page, its diagram."""
+    return "\n".join([_part("kit.js"), lesson.source("diagram.js")])
+
+
 def _html(markdown: str) -> str:
     from markdown_it import MarkdownIt
 
     # Markup in the text stays text: html is off.
-    return str(MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown))
+    html = str(MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown))
+    # What is wider than its card scrolls, from the keyboard too.
+    return html.replace("<pre>", '<pre tabindex="0">')
 
 
 def _hash(text: str) -> str:

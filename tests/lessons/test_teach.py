@@ -44,7 +44,7 @@ def test_what_it_cannot_do_is_said_in_one_line(words, message, capsys):
 
 
 def test_an_installed_package_says_where_lessons_are(monkeypatch, tmp_path):
-    monkeypatch.setattr("parity.teach.lessons.__file__", str(tmp_path / "site-packages" / "parity" / "teach" / "x.py"))
+    monkeypatch.setattr("parity.teach.lessons.CHECKOUT", tmp_path / "site-packages")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(TeachError, match=r"got a package without them. Run in a clone, or name the folder: --lessons"):
         lessons_folder()

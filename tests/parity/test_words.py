@@ -43,6 +43,7 @@ DONE = ("case", "cli", "experiment", "judge", "locate", "mapping", "report", "te
 LEFT = {"parity/diagnose": 26, "tf_towers": 1}
 NAMES_LEFT = 257
 OF_CODE = re.compile(r"mend|kink|wander|stray|told|apart|aside|beside|empty_gradient|closely|foretold|alike")
+OF_A_PAGE = re.compile(r"<(style|script|pre|code)\b.*?</\1>", re.DOTALL)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 # Names of files, keys, commands and functions are frozen, and stand in backticks; so are the headings of other pages' rows.
 CODE = re.compile(r"`[^`]*`|\]\([^)]*\)")
@@ -79,6 +80,8 @@ def texts_of(path: Path) -> Iterator[tuple[int, str]]:
             strings = re.findall(r'"[^"]*"|`[^`]*`', line.partition("// ")[0])
             yield from ((number, re.sub(r"\$\{[^}]*\}", "{}", text)) for text in strings if " " in text)
     elif path.suffix == ".html":
+        # Scripts, styles and code in a page that was written stand in files of their own, which are read there.
+        source = OF_A_PAGE.sub(lambda block: "\n" * block[0].count("\n"), source)
         for number, line in enumerate(source.splitlines(), 1):
             labels = re.findall(r'aria-label="([^"]*)"', line)
             yield from ((number, re.sub(r"\{[{%].*?[}%]\}", "{}", text)) for text in labels)
