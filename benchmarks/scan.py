@@ -21,6 +21,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+SETS = ("labelled_before", "labelled_after", "read_afterwards")
 LABELS = Path(__file__).parents[1] / "tests" / "parity" / "scan" / "labels"
 NEAR = 3  # lines by which a reader and the scan may name another line of one place
 
@@ -28,7 +29,7 @@ NEAR = 3  # lines by which a reader and the scan may name another line of one pl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkouts", type=Path)
-    parser.add_argument("labels", type=Path, nargs="*", default=sorted(LABELS.glob("*.toml")))
+    parser.add_argument("labels", type=Path, nargs="*", default=[LABELS / f"{name}.toml" for name in SETS])
     parser.add_argument("--findings", action="store_true")
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
@@ -41,6 +42,7 @@ def measure(path: Path, arguments: argparse.Namespace) -> None:
     towers = found = files = unread = lines = 0
     seconds = 0.0
     false_repositories, missed, counts = [], [], Counter[str]()
+    judged = judgements()
     for label in labels:
         if arguments.only not in label["name"]:
             continue
@@ -62,8 +64,14 @@ def measure(path: Path, arguments: argparse.Namespace) -> None:
                 missed.append(f"{where} {each.get('function', '')} ({each.get('kind')})")
         if not label.get("has_towers", True) and (result.towers or result.findings):
             false_repositories.append(f"{label['name']}: {[(str(each.place), each.kind) for each in result.towers]}")
+        if label.get("has_towers", True) and not result.towers:
+            missed.append(f"{label['name']}: no towers at all")
         for each in result.findings:
             counts[each.severity.word] += 1
+            if each.severity > Severity.NOTE:
+                file = Path(each.place.path).relative_to(root).as_posix()
+                right = judged.get((label["name"], file, each.place.line, each.rule))
+                counts[f"{each.severity.word} {'not judged' if right is None else 'right' if right else 'wrong'}"] += 1
             if arguments.findings and each.severity > Severity.NOTE:
                 show(each, label, root)
         for each in result.unread:
@@ -79,6 +87,16 @@ def measure(path: Path, arguments: argparse.Namespace) -> None:
     print(f"files read whole: {files - unread} of {files} = {(files - unread) / max(files, 1):.1%}")
     print(f"lines per second of one core: {lines / max(seconds, 1e-9):,.0f}")
     print(f"100,000 lines in {1e5 * seconds / max(lines, 1):.1f} s")
+
+
+def judgements() -> dict[tuple[str, str, int, str], bool]:
+    """Returns which findings are right, by repository, file, line and rule."""
+    repositories = tomllib.loads((LABELS / "judged.toml").read_text(encoding="utf-8"))["repository"]
+    return {
+        (repository["name"], each["file"], each["line"], each["rule"]): each["right"]
+        for repository in repositories
+        for each in repository["judged"]
+    }
 
 
 def is_found(label: dict[str, Any], result: Scan, root: Path) -> bool:

@@ -39,6 +39,7 @@ from .demands import BrokenDemand, captured, require_text
 from .file_mutations import mutated_file, mutated_files
 from .inputs import ALONE, Files, Place
 from .mutations import json_text, mutated_bytes, mutated_json, mutated_lines, toml_text
+from .sources import mutated_source, read_source_file, sources
 
 Mutate = Callable[[Random, Sequence[Files]], Files]
 
@@ -504,6 +505,12 @@ _READERS: tuple[Reader, ...] = (
         _skeleton,
     ),
     Reader("port", folders_of(seeds.script), in_files(), _port),
+    Reader(
+        "scan",
+        alone(*sources()),
+        _in_one(mutated_source),
+        lambda place, files: read_source_file(place.folder, _bytes_of(files)),
+    ),
     Reader("launched", folders_of(seeds.recording, seeds.trace), in_files(), _launched),
     Reader("checkpoint", folders_of(seeds.checkpoint), _mutated_checkpoint, _checkpoint),
     Reader("resume", folders_of(seeds.checkpoint), _mutated_checkpoint, _resume),

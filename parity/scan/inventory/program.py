@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from parity.scan.inventory.combination import Combiner, combiner_of, combiners
 from parity.scan.inventory.loops import TowerLoop, callers, tower_loops
+from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function, Module
 from parity.scan.model.repository import Repository
 from parity.scan.result import TOWERS
@@ -57,6 +58,7 @@ class Program:
     combiner: Combiner | None
     repository: Repository
     in_towers: set[ast.AST] = field(default_factory=set)
+    _related: dict[Module, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Keeps what an iteration runs."""
@@ -142,7 +144,19 @@ class Program:
                 functions[repository.homes[node]] = None
         if loop.function.owner:
             functions |= dict.fromkeys(each for each in loop.module.functions if each.owner == loop.function.owner)
-        return list(functions)
+        return [each for each in functions if self._is_related(each.module)]
+
+    def _is_related(self, module: Module) -> bool:
+        """Whether a module imports the loop's or is imported by it: methods of one name may be of another program."""
+        loop = self.loop.module
+        if module not in self._related:
+            self._related[module] = (
+                module in imported_modules(loop, self.repository)
+                or loop in imported_modules(module, self.repository)
+                # What is imported by a name that is made up when the script runs may be anything.
+                or any("import_module" in line or "__import__" in line for line in loop.lines)
+            )
+        return self._related[module]
 
 
 @dataclass(eq=False)

@@ -8,6 +8,8 @@ from parity.scan.model.repository import Repository
 
 def imported_modules(module: Module, repository: Repository) -> set[Module]:
     """Returns the modules of the repository that one imports, itself and those that these import among them."""
+    if module in repository.imported:
+        return repository.imported[module]
     by_name = {each.name: each for each in repository.modules}
     by_path = {each.path.as_posix(): each for each in repository.modules}
     seen = {module}
@@ -21,6 +23,7 @@ def imported_modules(module: Module, repository: Repository) -> set[Module]:
                 if each is not None and each not in seen:
                     seen.add(each)
                     waiting.append(each)
+    repository.imported[module] = seen
     return seen
 
 

@@ -109,12 +109,14 @@ class Repository:
       named: functions by their last name.
       flags: by name.
       homes: of each node the function that it is in.
+      imported: of each module those that it imports, as far as they were looked for.
     """
 
     modules: list[Module]
     named: dict[str, list[Function]] = field(default_factory=dict)
     flags: dict[str, Flag] = field(default_factory=dict)
     homes: dict[ast.AST, Function] = field(default_factory=dict)
+    imported: dict[Module, set[Module]] = field(default_factory=dict)
     _calls: dict[str, list[tuple[ast.Call, Module]]] = field(default_factory=dict)
     _callees: dict[ast.Call, list[Function]] = field(default_factory=dict)
 

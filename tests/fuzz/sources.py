@@ -1,0 +1,67 @@
+"""Source files for `parity scan`: legacy scripts, mutated as bytes, as lines and as pieces of Python."""
+
+import contextlib
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+from parity.scan import output
+from parity.scan.output.html import as_page
+from parity.scan.output.sarif import as_sarif
+from parity.scan.scan import scan
+
+from .demands import require_text
+from .mutations import mutated_bytes, mutated_lines
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ("clones.py", "queue_fed.py", "split_sum.py", "ungated.py", "hand_written_adam.py", "monitored.py")
+MOST_BYTES_OF_SOURCE = 60_000
+PIECES = (
+    b"(", b")", b"[", b"{", b"}", b":", b"\n    ", b"\t", b"\\\n", b"'''", b'"', b"f'{", b"lambda *a, **b: ",
+    b"for i in range(n):\n", b"with tf.device('/gpu:%d' % i):\n", b"zip(*tower_grads)", b"print >>x, ", b"exec ", b"`x`",
+    b"0777L", b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"# coding: utf-16\n", b"# coding: rot13\n", b"x = x\n",
+    b"self.x = self.x\n", b"import a as tf\n", b"from . import *\n", b"def f(f=f): return f(f)\n", b"class A(A): pass\n",
+    b"(" * 400, b"if 1:\n" * 200, b"\x1b[31m", b"\xe2\x80\xae", b"::error::", b"*" * 300,
+)  # fmt: skip
+
+
+def sources() -> list[bytes]:
+    """Returns scripts, one of them as a notebook."""
+    found = [(ROOT / "tests" / "legacy_scripts" / name).read_bytes() for name in SCRIPTS]
+    lines = found[2].decode().splitlines(keepends=True)
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "source": lines}
+    return [*found, json.dumps({"cells": [cell], "nbformat": 4}, indent=1).encode()]
+
+
+def mutated_source(draw: Random, data: bytes, others: Sequence[bytes]) -> bytes:
+    """Returns other source."""
+    for _ in range(draw.choice((1, 2, 5, 20))):
+        chance = draw.random()
+        if chance < 0.3:
+            data = mutated_bytes(draw, data, others)
+        elif chance < 0.6:
+            data = mutated_lines(draw, data, others)
+        else:
+            place = draw.randrange(len(data) + 1)
+            data = data[:place] + draw.choice(PIECES) + data[place + draw.choice((0, 0, 1, 7)) :]
+    return data[:MOST_BYTES_OF_SOURCE]
+
+
+def read_source_file(folder: Path, data: bytes) -> None:
+    """Scans a file, and looks at all that is written of it."""
+    path = folder / ("x.ipynb" if data[:1] == b"{" else "x.py")
+    path.write_bytes(data)
+    try:
+        result = scan([path])
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            output.print_scan(result, verbose=True)
+        require_text(shown.getvalue())
+        as_page(result)
+        json.dumps(as_sarif(result))
+        for line in output.annotations(result):
+            assert "\n" not in line
+    finally:
+        path.unlink()

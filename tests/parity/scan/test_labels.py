@@ -1,0 +1,60 @@
+"""The labels of public repositories: facts, each with a repository, a commit, a file and a line."""
+
+import re
+import sys
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from parity.scan.rules import SCAN_RULES
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LABELS = Path(__file__).parent / "labels"
+SETS = {
+    path.stem: tomllib.loads(path.read_text(encoding="utf-8"))["repository"] for path in sorted(LABELS.glob("*.toml"))
+}
+PLACES = [
+    (each["name"], place)
+    for repositories in SETS.values()
+    for each in repositories
+    for kind in ("tower", "hazard", "judged")
+    for place in each.get(kind, [])
+]
+
+
+def test_there_are_enough_of_them():
+    before, after = SETS["labelled_before"], SETS["labelled_after"]
+    assert len(before) >= 25
+    assert len(after) >= 8
+    assert any(not each["has_towers"] for each in before)
+    assert any(not each["has_towers"] for each in after)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_repository_has_its_commit(name):
+    for each in SETS[name]:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+", each["name"])
+        assert re.fullmatch(r"[0-9a-f]{40}", each["commit"]), each["name"]
+
+
+def test_every_label_has_its_place():
+    assert len(PLACES) > 300
+    for name, place in PLACES:
+        path = PurePosixPath(place["file"])
+        assert not path.is_absolute() and ".." not in path.parts, name
+        assert place["line"] > 0
+
+
+def test_no_repository_is_in_two_sets():
+    names = [each["name"] for name, repositories in SETS.items() if name != "judged" for each in repositories]
+    assert len(names) == len(set(names))
+
+
+def test_what_was_judged_are_errors_and_warnings_of_rules():
+    judged = [each for _, each in PLACES if "right" in each]
+    assert len(judged) > 100
+    assert {SCAN_RULES[each["rule"]].severity.word for each in judged} == {"error", "warning"}
