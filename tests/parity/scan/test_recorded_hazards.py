@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.scan_and_record import disagreements
 
-from parity.scan.rules import SCAN_RULES
+from parity.scan.rules import NOT_FROM_SOURCE, SCAN_RULES
 from parity.scan.scan import scan
 
 TESTS = Path(__file__).parents[2]
@@ -64,8 +64,6 @@ def test_a_disagreement_is_seen():
 
 
 def test_every_hazard_of_the_recorder_has_a_rule_or_a_reason():
-    from parity.scan.rules import NOT_FROM_SOURCE
-
     source = (TESTS.parent / "docs" / "record.md").read_text(encoding="utf-8")
     table = source[source.index("## Hazards") : source.index("## Replaying")]
     named = {
