@@ -1,18 +1,25 @@
-"""Report which frameworks, devices, Apex and interpreters are usable here, and what is missing for what."""
+"""Report what is usable here, and what is missing for what; of a case, predict what a run takes."""
 
 import argparse
 import os
+from pathlib import Path
 
 from parity.exit_codes import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
+    parser.add_argument(
+        "case",
+        type=Path,
+        nargs="?",
+        help="a case.toml, or its folder: predict seconds and disk of `parity run`, by a step of each side that is timed",
+    )
     parser.add_argument("--tf-python", metavar="PATH", help="also look at this interpreter")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints what is there; returns 0 if `parity run` can work, else 2."""
+    """Prints what is there, or a prediction for a case; returns 0 if `parity run` can work, else 2."""
     import sys
 
     from rich.markup import escape
@@ -22,6 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.report.view import print_trimmed
     from parity.worker.interpreters import gpus, legacy_interpreters, probe
 
+    if arguments.case is not None:
+        return _forecast(arguments.case, arguments.tf_python)
     here = probe(sys.executable) or {}
     named = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON")
     # In a process of its own: neither framework is imported here, and the other interpreter may be another Python.
@@ -78,6 +87,22 @@ def run(arguments: argparse.Namespace) -> int:
     told = "works here" if works else "needs what the first two lines lack"
     console.print(f"\n`parity run` {told}.", markup=False)
     return ExitCode.SAME if works else ExitCode.INCOMPARABLE
+
+
+def _forecast(path: Path, tf_python: str | None) -> int:
+    from parity.case import load_case
+    from parity.cli.output import progress
+    from parity.cli.run import DEFAULT_BUDGET
+    from parity.experiment import open_sides
+    from parity.experiment.stepwise.forecast import forecast
+    from parity.report.console import open_console
+
+    case = load_case(path)
+    python = tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
+    with progress() as tick, open_sides(python) as sides:
+        found = forecast(case, sides, tick)
+    open_console().print(f"{case.name}: {found.sentence(DEFAULT_BUDGET)}", markup=False, soft_wrap=True)
+    return ExitCode.SAME
 
 
 def _found(legacy: list[dict[str, str]]) -> str:

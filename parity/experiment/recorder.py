@@ -29,7 +29,7 @@ from parity.experiment.sides.torch_side import TorchSide
 from parity.experiment.spec import Progress, silent
 from parity.experiment.stepwise.on_demand import remove
 from parity.experiment.stepwise.record import Stepwise, whole_float32
-from parity.experiment.stepwise.sizes import all_runs
+from parity.experiment.stepwise.sizes import all_runs, step_by_step
 from parity.experiment.stepwise.stage import Stage
 from parity.judge.levels.function import Lockstep
 from parity.judge.output_layouts import take_layouts
@@ -95,6 +95,9 @@ class Recorder:
         prepared = self._prepared
         self.states = SidePaths(self._out / "states" / "tf", self._out / "states" / "torch")
         self._stepwise = self._new_stepwise(self._keep) if self._is_too_large() else None
+        if self._stepwise is not None:
+            most = step_by_step(prepared.sizes, self._case.steps, self._keep)
+            self._tick(f"step by step: {most / 1e9:.3g} GB on disk predicted", 0, 1)
         if self._stepwise is None:
             reference = rough_reference(prepared.playing)
         else:

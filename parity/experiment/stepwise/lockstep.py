@@ -1,8 +1,9 @@
 """The pass in lockstep: each step on both sides in both precisions, judged, measured, removed."""
 
+import time
 from typing import NamedTuple
 
-from parity.experiment.runs import EVERYTHING
+from parity.experiment.runs import EVERYTHING, PERTURBED_RUNS, REPEATED, REPLICAS
 from parity.experiment.spec import RunSpec
 from parity.experiment.stepwise.on_demand import remove
 from parity.experiment.stepwise.stage import Stage, StatesNow, digests
@@ -55,6 +56,7 @@ def judge_in_lockstep(stage: Stage) -> InLockstep:
     stage.write_start()
     playing.tf.prepare("float64", playing.inputs).result()
     previous: Trace | None = None
+    begun = time.monotonic()
     for done, step in enumerate(playing.steps):
         stage.tick("lockstep, step by step", done, len(playing.steps))
         rough = playing.tf.run(part_of(stage, specs["reference32"], step)).result()
@@ -70,11 +72,29 @@ def judge_in_lockstep(stage: Stage) -> InLockstep:
         for trace in (traces.reference64, traces.candidate64, traces.candidate32):
             remove(trace)
         previous = rough
+        if not done:
+            left = remaining_seconds(stage, time.monotonic() - begun)
+            stage.tick(f"about {left:.0f} s to go, predicted from the first step", 0, 1)
     stage.tick("lockstep, step by step", len(playing.steps), len(playing.steps))
     now.remove()
     if previous is not None:
         remove(previous)
     return found
+
+
+def remaining_seconds(stage: Stage, first: float) -> float:
+    """Returns how long the rest will take, as a prediction from the first step.
+
+    Args:
+      stage: of the recording.
+      first: seconds that the first step in lockstep took.
+    """
+    steps = len(stage.playing.steps)
+    # In parts of a lockstep step, which makes one in float32 and one in float64: a free step and its replicas are 4 in
+    # float64, a repeated one and its draws 9 in float32.
+    free = 0.0 if stage.quick else (2 / 3) * (1 + REPLICAS) * steps
+    again = 0.0 if stage.quick else (REPEATED + 2 * PERTURBED_RUNS * len(stage.draw_steps)) / 3
+    return first * (steps - 1 + free + again)
 
 
 def part_of(stage: Stage, whole: RunSpec, step: int, resumed: bool | None = None) -> RunSpec:
