@@ -61,9 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget",
         type=byte_count,
-        default=DEFAULT_BUDGET,
         metavar="2GB",
-        help="bytes on disk up to which all runs are kept; a case that takes more is judged and removed step by step (2GB)",
+        help="bytes that the runs may take on disk: where all of them take more, each step is judged and removed before the "
+        "next, and fewer steps are made where that does not fit either (default: 2GB, and all steps)",
     )
     parser.add_argument(
         "--reproduce",
@@ -89,6 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     from parity.cli.errors import CommandError
     from parity.cli.output import claim_reproduction, claimed_folder
     from parity.experiment import open_sides, run_case
+    from parity.experiment.stepwise.sizes import Budget
     from parity.report import report, show_power
     from parity.worker.process import fail_together
 
@@ -115,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
                 arguments.golden,
                 shows_tensors(arguments),
                 reproduction,
-                budget=arguments.budget,
+                budget=Budget(arguments.budget or DEFAULT_BUDGET, strict=arguments.budget is not None),
                 quick=arguments.quick,
             )
             # Bugs planted in a port that differs already could not be told from what it has.

@@ -29,7 +29,7 @@ from parity.experiment.sides.torch_side import TorchSide
 from parity.experiment.spec import Progress, silent
 from parity.experiment.stepwise.on_demand import remove
 from parity.experiment.stepwise.record import Stepwise, whole_float32
-from parity.experiment.stepwise.sizes import all_runs, step_by_step
+from parity.experiment.stepwise.sizes import Budget, Fit, all_runs, fit, step_by_step
 from parity.experiment.stepwise.stage import Stage
 from parity.judge.levels.function import Lockstep
 from parity.judge.output_layouts import take_layouts
@@ -50,7 +50,7 @@ class Recorder:
       spread: whether to measure the spread under perturbation (level 2 needs it).
       tick: told how far it is: what, done, total.
       reference: what plays the reference; by default the TensorFlow side.
-      budget: bytes that all runs together may take on disk; beyond that they are made and judged step by step, and removed.
+      budget: of what all runs together may take on disk; beyond that they are made and judged step by step, and removed.
         None keeps them whatever they take.
       keep: whether a recording step by step leaves the reference's float32 run.
       quick: whether only what level 1 needs in lockstep is run: no free runs, and nothing twice.
@@ -58,6 +58,7 @@ class Recorder:
     Attributes:
       states: the states before each step, once it has recorded.
       again: runs steps once more, once it has recorded.
+      fit: how much of the case fits into its budget, once it has begun.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Recorder:
         spread: bool = True,
         tick: Progress = silent,
         reference: ReferenceSide | None = None,
-        budget: int | None = None,
+        budget: Budget | None = None,
         keep: bool = False,
         quick: bool = False,
     ) -> None:
@@ -82,6 +83,7 @@ class Recorder:
         self._budget, self._keep, self._quick = budget, keep, quick
         self._stepwise: Stepwise | None = None
         self._has_states = False
+        self.fit = Fit(case.steps, keep)
         out.mkdir(parents=True, exist_ok=True)
 
     def begin(self) -> Begun:
@@ -94,9 +96,10 @@ class Recorder:
         self._prepared = prepare_both(self._case, self._reference, self._candidate, self._out, self._tick)
         prepared = self._prepared
         self.states = SidePaths(self._out / "states" / "tf", self._out / "states" / "torch")
-        self._stepwise = self._new_stepwise(self._keep) if self._is_too_large() else None
-        if self._stepwise is not None:
-            most = step_by_step(prepared.sizes, self._case.steps, self._keep)
+        if self._budget is not None and self._is_too_large(self._budget):
+            self.fit = fit(prepared.sizes, self._case.steps, self._keep, self._budget)
+            self._stepwise = self._new_stepwise(self.fit.keep)
+            most = step_by_step(prepared.sizes, self.fit.steps, self.fit.keep)
             self._tick(f"step by step: {most / 1e9:.3g} GB on disk predicted", 0, 1)
         if self._stepwise is None:
             reference = rough_reference(prepared.playing)
@@ -110,11 +113,11 @@ class Recorder:
         """Whether steps are judged and removed one by one, once it has begun."""
         return self._stepwise is not None
 
-    def _is_too_large(self) -> bool:
+    def _is_too_large(self, budget: Budget) -> bool:
         # What races is judged by all orders of all steps, and a golden trace has its runs on disk already.
-        if self._budget is None or self._prepared.playing.racing or not isinstance(self._reference, TensorFlowSide):
+        if self._prepared.playing.racing or not isinstance(self._reference, TensorFlowSide):
             return False
-        return all_runs(self._prepared.sizes, self._case.steps, self._spread) > self._budget
+        return all_runs(self._prepared.sizes, self._case.steps, self._spread) > budget.most
 
     def _new_stepwise(self, keep: bool) -> Stepwise:
         level_2 = self._spread and self._case.precision == "float32"

@@ -22,6 +22,7 @@ from parity.experiment.reproduction import reproduced
 from parity.experiment.runs import record_halves, with_more_draws
 from parity.experiment.sides.golden_side import GoldenSide
 from parity.experiment.spec import Progress, silent
+from parity.experiment.stepwise.sizes import Budget
 from parity.experiment.trajectories import decide_trajectory
 from parity.judge.repeatability import Repeat
 from parity.judge.result import Check, DeclaredDifference, Level, Result
@@ -94,7 +95,7 @@ def run_case(
     in_detail: bool = False,
     reproduce: Path | None = None,
     blessing: bool = False,
-    budget: int | None = None,
+    budget: Budget | None = None,
     quick: bool = False,
 ) -> Result:
     """Runs a case on both sides and decides the levels asked for.
@@ -109,14 +110,15 @@ def run_case(
       in_detail: look closer at tensors that differ, and keep the losses: for reports that show them.
       reproduce: folder that gets the smallest thing that shows the first difference of level 1, where there is one.
       blessing: leave in `out` what a golden trace keeps beside the runs.
-      budget: bytes that the runs of levels 1 and 2 may take on disk: where all of them would take more, each step is judged
-        and removed before the next. None keeps them whatever they take.
+      budget: of the runs of levels 1 and 2 on disk: where all of them would take more, each step is judged and removed
+        before the next; where that does not fit either, fewer steps are made. None keeps them whatever they take.
       quick: whether level 1 alone is decided, by lockstep alone: no free runs, and no run is repeated.
 
     Raises:
       SideFailed: a side could not do its part.
       MappingError: the variables of the two sides do not join.
       GoldenError: the golden trace is none, or one of another case.
+      BudgetError: not even a step fits into a strict budget.
     """
     with _folder_of_traces(out, sides) as folder:
         alone = set(levels) <= IN_ONE_PASS and not blessing and not case.expect
@@ -124,6 +126,10 @@ def run_case(
         # Draws under perturbation, 16 of the runs, are level 2's alone.
         asked = "float32" in levels, tick, reference, budget if alone else None, out is not None, quick
         run = _prepare(case, levels, golden, Recorder(case, sides, folder, *asked), sides, folder, tick)
+        fit = run.recorder.fit
+        if fit.steps < case.steps:
+            case = case.model_copy(update={"steps": fit.steps})
+            run = _prepare(case, levels, golden, Recorder(case, sides, folder, *asked), sides, folder, tick)
         # Level 3 alone needs no lockstep: neither its runs nor what they cost.
         decided = Decided({})
         if IN_LOCKSTEP & set(levels):
@@ -139,6 +145,7 @@ def run_case(
         decided = _decide_mixed(run, _aside_where_wandering(decided))
         decided = _decide_trajectory(run, decided)
         result = _with_details(run, decided, _conclude(run, decided), in_detail, reproduce)
+        result.notes += [fit.note] if fit.note else []
         if not result.exit_code:
             run.recorder.tidy()
         return result

@@ -9,6 +9,36 @@ from parity.experiment.runs import PERTURBED_RUNS, REPEATED, REPLICAS, drawn_ste
 from parity.trace import parse_key, quantity_of
 
 
+class BudgetError(ValueError):
+    """A case does not fit into the bytes that it may take on disk."""
+
+
+class Budget(NamedTuple):
+    """What the runs of a case may take on disk.
+
+    Fields:
+      most: bytes up to which all runs are kept; beyond them steps are judged one by one.
+      strict: whether that may not take more either: then traces are not left, and fewer steps are made.
+    """
+
+    most: int
+    strict: bool = False
+
+
+class Fit(NamedTuple):
+    """How much of a case fits into its budget, step by step.
+
+    Fields:
+      steps: number of steps.
+      keep: whether the reference's float32 run is left in the end.
+      note: what the report says of what was left out; "" where that is nothing.
+    """
+
+    steps: int
+    keep: bool
+    note: str = ""
+
+
 class Sizes(NamedTuple):
     """Numbers of elements.
 
@@ -76,3 +106,33 @@ def step_by_step(sizes: Sizes, steps: int, keep: bool) -> int:
     # The reference's float32 step or, where they are left, all of them; the candidate's; states, starts, copies for a draw.
     spread = 4 * (sizes.step * (steps if keep else 1) + sizes.step + 5 * sizes.state + 2 * sizes.weights)
     return max(lockstep, free, spread)
+
+
+def fit(sizes: Sizes, steps: int, keep: bool, budget: Budget) -> Fit:
+    """Returns how much of a case that goes step by step fits into its budget.
+
+    Args:
+      sizes: of the case.
+      steps: that it asks for.
+      keep: whether it asks for the reference's float32 run to be left.
+      budget: of the case.
+
+    Raises:
+      BudgetError: a single step does not fit.
+    """
+    whole = step_by_step(sizes, steps, keep)
+    if not budget.strict or whole <= budget.most:
+        return Fit(steps, keep)
+    needs = f"for it would take {whole / 1e9:.3g} GB on disk (--budget {budget.most / 1e9:g}GB)"
+    if step_by_step(sizes, steps, keep=False) <= budget.most:
+        return Fit(steps, False, f"the reference's float32 run was not left, {needs}")
+    # What grows with the steps is the reference's free run.
+    fitting = [count for count in range(1, steps) if step_by_step(sizes, count, keep=False) <= budget.most]
+    if not fitting:
+        least = step_by_step(sizes, 1, keep=False)
+        raise BudgetError(
+            f"--budget: expected at least {least / 1e9:.3g} GB for a step of {sizes.weights:,} weights, got "
+            f"{budget.most / 1e9:.3g} GB. Give more."
+        )
+    kept = " and its float32 run was not left" if keep else ""
+    return Fit(fitting[-1], False, f"{fitting[-1]} of {steps} steps were run{kept}, {needs}")

@@ -7,6 +7,7 @@ from support.made_sides import CASE, KERNEL, MEAN, Habits, made_case, made_sides
 
 from parity.experiment import run_case
 from parity.experiment.stepwise import on_demand
+from parity.experiment.stepwise.sizes import Budget
 from parity.trace import Trace
 
 ADAM = CASE.replace('"momentum"\nlearning_rate = 0.1\nmomentum = 0.9', '"adam"\nlearning_rate = 0.1')
@@ -22,7 +23,9 @@ def slow(*values):
 def judged(folder, budget, reference=None, port=None, text=CASE, out=True, levels=("function", "float32"), **more):
     sides = made_sides(folder, reference, port)
     kept = folder / "out" if out else None
-    return sides, run_case(made_case(folder / "case", text), sides, levels, kept, budget=budget, **more)
+    return sides, run_case(
+        made_case(folder / "case", text), sides, levels, kept, budget=budget and Budget(budget), **more
+    )
 
 
 def plain(result):
@@ -124,3 +127,13 @@ def test_a_quick_run_decides_level_1_by_lockstep_alone(tmp_path, budget, port, v
     assert not runs & {"free", "replica", "again", "ulp"}
     assert {check.run for check in result.levels["function"].checks} == {"fresh", "init", "lockstep"}
     assert any("--quick" in note for note in result.notes) and result.repeats == []
+
+
+def test_a_strict_budget_makes_fewer_steps_and_says_so(tmp_path):
+    sides, _ = made_sides(tmp_path, None, PLAIN), None
+    case = made_case(tmp_path / "case", CASE.replace("steps = 4", "steps = 40"))
+    result = run_case(case, sides, ("function",), None, budget=Budget(6000, strict=True))
+    (note,) = [note for note in result.notes if "--budget" in note]
+    made = max(check.step for check in result.levels["function"].checks) + 1
+    assert note.startswith(f"{made} of 40 steps were run, for it would take") and 1 <= made < 40
+    assert result.verdict == "same"

@@ -5,10 +5,13 @@ import argparse
 import pytest
 
 from parity.cli.output import byte_count
-from parity.experiment.stepwise.sizes import Sizes, all_runs, step_by_step
+from parity.experiment.stepwise.sizes import Budget, BudgetError, Sizes, all_runs, fit, step_by_step
 
 # Two towers, Adam: a weight, two slots; and in a step three gradients.
 ADAM = Sizes(weights=1000, state=3000, step=6000)
+PLAIN = Sizes(
+    weights=1000, state=1000, step=4000
+)  # gradient descent, of which the free runs are no larger than what is left
 
 
 def test_all_runs_are_those_that_the_benchmark_has_measured():
@@ -32,3 +35,15 @@ def test_bytes_are_written_with_a_unit(text, count):
 def test_anything_else_is_no_number_of_bytes(text):
     with pytest.raises(argparse.ArgumentTypeError, match="expected bytes such as 2GB"):
         byte_count(text)
+
+
+def test_what_does_not_fit_is_left_out_traces_first_then_steps():
+    most = step_by_step(ADAM, 30, keep=True)
+    assert fit(ADAM, 30, True, Budget(most, strict=True)) == (30, True, "")
+    assert fit(ADAM, 30, True, Budget(1)) == (30, True, "")  # by default steps are never left out
+    found = fit(PLAIN, 30, True, Budget(step_by_step(PLAIN, 30, keep=False), strict=True))
+    assert (found.steps, found.keep) == (30, False) and "was not left" in found.note
+    found = fit(ADAM, 30, False, Budget(step_by_step(ADAM, 10, keep=False), strict=True))
+    assert (found.steps, found.keep) == (10, False) and found.note.startswith("10 of 30 steps were run, for it would")
+    with pytest.raises(BudgetError, match=r"expected at least 0\.000172 GB for a step of 1,000 weights"):
+        fit(ADAM, 30, False, Budget(1000, strict=True))
