@@ -45,6 +45,7 @@ def make_parser(description: str) -> argparse.ArgumentParser:
     add("--save-every", type=int, default=50, help="updates between checkpoints")
     add("--keep", type=int, default=2, help="number of checkpoints to leave")
     add("--background", action="store_true", help="write checkpoints while the training goes on")
+    add("--sharded", action="store_true", help="all ranks write some of each checkpoint; needs the package safetensors")
     add("--report-every", type=int, default=10, help="updates between averages over the ranks")
     add("--seed", type=int, default=0)
     add("--override", action="store_true", help="resume although the checkpoint was made with other options")
@@ -96,11 +97,12 @@ def check_options(options: argparse.Namespace) -> None:
 
 
 # Pairs of options with the values that exclude nothing. Two precisions are none; ranks are weighed in a mean; and casts of
-# Apex's kind are made op by op, which a compiled model has no more.
+# Apex's kind are made op by op, which a compiled model has no more. What all ranks write, they write together.
 CONTRADICTIONS = (
     (("opt_level", ()), ("precision", ("float32",))),
     (("ends", ("drop",)), ("reduction", ("mean",))),
     (("compile", ()), ("opt_level", ("O0", "O3"))),
+    (("sharded", (False,)), ("background", (False,))),
 )
 
 

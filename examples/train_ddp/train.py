@@ -121,6 +121,7 @@ def train(rank: Rank, options: argparse.Namespace) -> None:
         settings=settings_of(options, batch_size, base_rate),
         override=options.override,
         background=options.background,
+        sharded=options.sharded,
     )
     begun = progress = checkpoints.resume() or Progress(step=0, epoch=0, offset=0)
     if checkpoints.overridden:

@@ -15,9 +15,12 @@ import numpy as np
 import torch
 
 from parity.trace import GLOBAL_STEP, write_tensors
-from torch_ddp.checkpoint.files import is_step, newest_whole, read_whole
+from torch_ddp.checkpoint.files import is_step, newest_file, read_whole
+from torch_ddp.checkpoint.shards import SHARDS, read_shards, shards_are_whole
 from torch_ddp.errors import CheckpointError
+from torch_ddp.process_group import Rank
 
+ALONE = Rank(0, 0, 1)
 LONGEST_LIST = 500  # characters of the names of a file's parts
 
 
@@ -54,6 +57,9 @@ def tensors_of(path: Path, part: str) -> dict[str, np.ndarray]:
         raise CheckpointError(f"checkpoint: expected a file of torch_ddp.checkpoint at {path}, got another. Name one.")
     parts = state.get("parts")
     chosen = parts.get(part) if isinstance(parts, dict) else None
+    if chosen is not None and state.get(SHARDS) is not None:
+        folder = path if path.is_dir() else path.parent
+        chosen = read_shards(folder, state[SHARDS], parts, part, ALONE)
     if not isinstance(chosen, dict) or not all(isinstance(value, torch.Tensor) for value in chosen.values()):
         known = ", ".join(map(str, parts))[:LONGEST_LIST] if isinstance(parts, dict) else "none"
         raise CheckpointError(
@@ -65,13 +71,13 @@ def tensors_of(path: Path, part: str) -> dict[str, np.ndarray]:
 
 
 def _state(path: Path) -> Any:
-    found = newest_whole(path) if path.is_dir() else None
+    found = newest_file(path, shards_are_whole) if path.is_dir() else None
     if path.is_dir() and found is None:
         raise CheckpointError(
             f"checkpoint: expected a checkpoint in {path}, got none that is whole. Name another folder."
         )
     try:
-        return read_whole(found.data if found else path.read_bytes())
+        return read_whole((found.path if found else path).read_bytes())
     except OSError as error:
         raise CheckpointError(
             f"checkpoint: expected a file of torch_ddp.checkpoint at {path}, got: {error.strerror}. Name another."

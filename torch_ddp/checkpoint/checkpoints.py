@@ -15,6 +15,7 @@ from torch_ddp.checkpoint.files import LONGEST_REASON, map_file, write_whole
 from torch_ddp.checkpoint.finite import check_finite_parts
 from torch_ddp.checkpoint.form import require_form, require_random_state
 from torch_ddp.checkpoint.generators import random_state, seed_all, set_random_state
+from torch_ddp.checkpoint.shards import SHARDS, read_shards, remove_unused, require_safetensors, write_shards
 from torch_ddp.checkpoint.sharing import newest_of_all
 from torch_ddp.errors import CheckpointError
 from torch_ddp.gather import gather
@@ -71,6 +72,11 @@ class Checkpoints:
         then names them.
       background: whether `save` returns while the file is still being written, from a copy of the state in memory; `wait`
         waits for it.
+      sharded: whether all ranks write, each some of the tensors, by torch.distributed.checkpoint: for large models on
+        several machines, which must all see the folder then. Needs the package safetensors; not in the background.
+
+    Raises:
+      CheckpointError: sharded in the background, or without safetensors.
     """
 
     def __init__(
@@ -83,7 +89,13 @@ class Checkpoints:
         settings: Mapping[str, Setting] | None = None,
         override: bool = False,
         background: bool = False,
+        sharded: bool = False,
     ) -> None:
+        if sharded and background:
+            raise CheckpointError("checkpoint: expected sharded or background, got both. Leave one of them out.")
+        if sharded:
+            require_safetensors()
+        self._sharded = sharded
         self._folder = Path(folder)
         self._rank = rank
         self._parts: dict[str, Stateful] = {name: _bare(part) for name, part in parts.items()}
@@ -150,6 +162,9 @@ class Checkpoints:
         check_finite_parts(self._parts, progress.step)
         # A collective, and before the parts are read: every rank is at the same step then.
         random_states = gather(random_state(self._device), self._rank, self._device)
+        parts, shards = {name: part.state_dict() for name, part in self._parts.items()}, None
+        if self._sharded:
+            parts, shards = write_shards(folder, progress.step, parts, self._rank)
         if random_states is None:
             return None
         state = {
@@ -161,12 +176,13 @@ class Checkpoints:
             "settings": self._settings,
             "measured": measured,
             "random": [{name: torch.from_numpy(value.copy()) for name, value in own.items()} for own in random_states],
-            "parts": {name: part.state_dict() for name, part in self._parts.items()},
+            "parts": parts,
+            "shards": shards,
         }
         if self._writer is None:
-            return write_whole(folder, progress.step, state, keep, replace)
+            return _written(folder, progress.step, state, keep, replace)
         copied = snapshot(state)
-        self._writer.start(lambda: write_whole(folder, progress.step, copied, keep, replace))
+        self._writer.start(lambda: _written(folder, progress.step, copied, keep, replace))
         return None
 
     def resume(self) -> Progress | None:
@@ -195,9 +211,12 @@ class Checkpoints:
         own = {name: value.clone() for name, value in state["random"][self._rank.rank % state["world_size"]].items()}
         require_random_state(own, self._device)
         progress, threads, saved_with = Progress(**state["progress"]), state["threads"], state["world_size"]
-        names = [name for name in self._parts if name in state["parts"]]
+        names, shards = [name for name in self._parts if name in state["parts"]], state.get(SHARDS)
+        if shards is not None:
+            for name in names:
+                _load(name, self._parts[name], read_shards(self._folder, shards, state["parts"], name, self._rank))
         del state
-        for name in names:
+        for name in names if shards is None else ():
             self._load(name, path)
         # Threads decide how sums are cut, and with that their last bits.
         torch.set_num_threads(threads)
@@ -264,6 +283,12 @@ class Checkpoints:
         before = ", ".join(f"{name} {pair[0]}" for name, pair in self.overridden.items())
         now = ", ".join(f"{name} {pair[1]}" for name, pair in self.overridden.items())
         return before, now
+
+
+def _written(folder: Path, step: int, state: dict[str, Any], keep: int, replace: bool) -> Path:
+    path = write_whole(folder, step, state, keep, replace)
+    remove_unused(folder)
+    return path
 
 
 def _load(name: str, part: Stateful, state: Any) -> None:

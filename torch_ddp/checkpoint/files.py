@@ -6,7 +6,7 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,7 +87,7 @@ def write_whole(folder: Path, step: int, state: dict[str, Any], keep: int = 2, r
             os.fsync(file.fileno())
         # After writing, for it is the file that must load without running code; under a name that nobody resumes from.
         _refuse_code(unfinished, state)
-        path = folder / name_of(step, _digest(unfinished))
+        path = folder / name_of(step, digest_of(unfinished))
         unfinished.rename(path)
     finally:
         # What is there of one that was given up, as by Ctrl-C, takes room that others need.
@@ -95,7 +95,7 @@ def write_whole(folder: Path, step: int, state: dict[str, Any], keep: int = 2, r
             unfinished.unlink()
     _flush_folder(folder)
     # Old ones go only now, when the new one has its name: at every moment one whole checkpoint is there.
-    others = [other for other in _newest_first(folder) if other != path]
+    others = [other for other in frames_of(folder) if other != path]
     same = [other for other in others if _step(other) == step]
     older = [other for other in others if _step(other) < step]
     outdated = others if replace else [*same, *older[keep - 1 :]]
@@ -135,13 +135,17 @@ def newest_whole(folder: Path) -> Whole | None:
     return Whole(newest.path, newest.step, newest.path.read_bytes()) if newest else None
 
 
-def newest_file(folder: Path) -> WholeFile | None:
+def newest_file(folder: Path, also: Callable[[Path], bool] = lambda path: True) -> WholeFile | None:
     """Returns where the newest checkpoint lies whose content has the digest that its name states, or None.
 
     Warns of every newer one that is damaged. Files are read through piece by piece, and none is held in memory.
+
+    Args:
+      folder: where checkpoints lie.
+      also: what else must hold of a file that has its digest.
     """
-    for path in _newest_first(folder):
-        if _is_whole(path):
+    for path in frames_of(folder):
+        if _is_whole(path) and also(path):
             return WholeFile(path, _step(path))
         warnings.warn(
             f"checkpoint: expected the whole of {path}, got a damaged file of {path.stat().st_size} bytes. "
@@ -230,7 +234,7 @@ def _unsafe_parts(state: Any, name: str = "") -> Iterator[str]:
 
 
 def _remove_damaged_later(folder: Path, step: int) -> None:
-    for path in _newest_first(folder):
+    for path in frames_of(folder):
         if _step(path) <= step:
             return
         if _is_whole(path):
@@ -242,7 +246,7 @@ def _remove_damaged_later(folder: Path, step: int) -> None:
 
 
 def _is_whole(path: Path) -> bool:
-    return path.stem.endswith(_digest(path))
+    return path.stem.endswith(digest_of(path))
 
 
 def _step(path: Path) -> int:
@@ -250,13 +254,15 @@ def _step(path: Path) -> int:
     return int(path.name[5:15])
 
 
-def _newest_first(folder: Path) -> list[Path]:
+def frames_of(folder: Path) -> list[Path]:
+    """Returns the files of checkpoints in a folder by their names, the newest first."""
     # Two of one step: the earlier was damaged, or its training was started over; the later one counts.
     found = [path for path in folder.glob("step-*.pt") if NAME.fullmatch(path.name)]
     return sorted(found, key=lambda path: (_step(path), path.stat().st_mtime_ns), reverse=True)
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """Returns the digest of a file's content, 32 hexadecimal digits; in memory there is a piece of it at a time."""
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     with path.open("rb") as file:
         while piece := file.read(PIECE_BYTES):

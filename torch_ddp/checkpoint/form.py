@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from torch_ddp.checkpoint.files import is_step
+from torch_ddp.checkpoint.shards import are_shards
 from torch_ddp.errors import CheckpointError
 
 MOST_THREADS = 1 << 12  # of one process: torch makes as many as it is told
@@ -85,6 +86,7 @@ FORM: dict[str, Callable[[Any], bool]] = {
     "world_size": lambda value: type(value) is int and value > 0,
     "threads": lambda value: type(value) is int and 0 < value <= MOST_THREADS,
     "settings": _are_settings,
+    "shards": are_shards,
     "measured": lambda value: value is None or type(value) is float,
     "random": _are_random,
     "parts": _are_named,

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from torch_ddp.checkpoint.files import SUFFIX_WHILE_WRITING, WholeFile, name_of, newest_file, writing_to
+from torch_ddp.checkpoint.shards import shards_are_whole
 from torch_ddp.process_group import Rank
 
 PIECE_BYTES = 1 << 24  # of a file on its way to other machines
@@ -41,7 +42,7 @@ def newest_of_all(folder: Path, rank: Rank, device: torch.device) -> Iterator[Pa
     Yields:
       The file, None where no machine has one; the same content on every rank.
     """
-    newest = newest_file(folder) if rank.local_rank == 0 else None
+    newest = newest_file(folder, shards_are_whole) if rank.local_rank == 0 else None
     if rank.world_size == 1:
         yield newest.path if newest else None
         return

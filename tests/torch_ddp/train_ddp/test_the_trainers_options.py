@@ -113,6 +113,16 @@ def test_a_compiled_model_trains_as_the_other(alone, plain, tmp_path):
     assert 0.0 < largest_difference(tmp_path, plain) < 1e-3
 
 
+def test_what_all_ranks_wrote_together_is_resumed_to_the_bit(alone, plain, tmp_path):
+    pytest.importorskip("safetensors", reason="needs safetensors: pip install safetensors")
+    alone(tmp_path, "--sharded", "--steps", 2)
+    assert len(list(tmp_path.glob("checkpoints/shards-*"))) == 2
+    alone(tmp_path)
+    assert same_bits(parts_of(tmp_path), parts_of(plain))
+    assert same_bits(final(tmp_path)["random"], final(plain)["random"])
+    assert not list(tmp_path.glob("checkpoints/shards-*"))  # which went with their checkpoints
+
+
 def test_another_seed_is_another_training(alone, plain, tmp_path):
     alone(tmp_path, "--seed", 1)
     assert largest_difference(tmp_path, plain) > 0.05
