@@ -334,7 +334,7 @@ GRADIENT_RULES = (
         "TP110",
         "gradient-replaced",
         Severity.WARNING,
-        "the gradient of an op is replaced",
+        "the gradient of an op is written by hand",
         "`gradient_override_map`, `RegisterGradient` or `custom_gradient` gives an op another gradient than its "
         "derivative.",
         "autograd differentiates what `forward` computes: without more, the port has the true derivative.",

@@ -357,7 +357,7 @@ STATE_RULES = (
         "the average of the weights is updated in no order with the weights",
         "`ExponentialMovingAverage.apply` and `apply_gradients` are in one `tf.group`: the average takes the "
         "weights before or after "
-        "the update, by chance (before in 40 of 40 runs of TensorFlow 1.15, both in 2.21).",
+        "the update, by chance: before in most runs.",
         "A port updates the average after `optimizer.step()`: one update later than most runs of the script.",
         "Update it after `optimizer.step()`, and expect its averages one step ahead of the script's.",
         _average,

@@ -1,0 +1,225 @@
+"""Where towers are built, in the forms in which programs have them; and what looks like it and is none."""
+
+import pytest
+
+from parity.scan.result import EVALUATION, SERIAL, TOWERS
+from parity.scan.scan import scan
+
+HEAD = "import tensorflow as tf\n"
+FORMS = {
+    "a device that a helper chooses": """
+def place(number):
+    return tf.device("/gpu:%d" % number)
+
+def tower(number):
+    with tf.device("/device:GPU:{}".format(number)):
+        return optimizer.compute_gradients(tf.nn.l2_loss(weights()))
+
+grads = []
+for number in range(2):
+    grads.append(tower(number))
+""",
+    "names of devices": """
+for device in available_devices:
+    with tf.device(device), tf.variable_scope("m", reuse=tf.AUTO_REUSE):
+        losses.append(tf.reduce_mean(tf.layers.dense(x, 2)))
+train = optimizer.minimize(tf.add_n(losses) / len(losses))
+""",
+    "a function that is given, by number": """
+def spread(fn, devices, shards):
+    outputs = []
+    for i, shard in enumerate(shards):
+        with tf.name_scope("parallel_%d" % i), tf.device(devices[i]):
+            outputs.append(fn(shard))
+    return outputs
+
+train = optimizer.minimize(tf.reduce_mean(spread(model, devices, shards)))
+""",
+    "a comprehension": """
+grads = [optimizer.compute_gradients(loss(piece)) for piece in tf.split(x, 2)]
+""",
+    "a setter of devices": """
+for i in range(FLAGS.num_gpus):
+    setter = local_setter(worker="/gpu:%d" % i)
+    with tf.variable_scope("resnet", reuse=bool(i != 0)), tf.device(setter):
+        pairs.append(list(zip(tf.gradients(loss(xs[i]), weights), weights)))
+""",
+    "scopes without devices": """
+for i, clone in enumerate(clones):
+    with tf.name_scope("clone_%d" % i):
+        pairs.append(optimizer.compute_gradients(clone.loss))
+""",
+    "Keras": """
+import keras
+def parallel(model, gpus):
+    merged = []
+    for i in range(gpus):
+        with tf.device("/gpu:%d" % i), tf.name_scope("tower_%d" % i):
+            merged.append(model(keras.layers.Lambda(piece)(model.inputs)))
+    return merged
+network = parallel(network, 2)
+network.fit(x, y)
+""",
+}
+NONE = {
+    "layers on devices": """
+cells = []
+for i in range(num_layers):
+    with tf.device("/gpu:%d" % (i % 2)):
+        cells.append(tf.contrib.rnn.BasicLSTMCell(10))
+train = optimizer.minimize(loss(cells))
+""",
+    "a chain of layers": """
+for i in range(4):
+    with tf.device("/gpu:%d" % i):
+        x = tf.layers.dense(x, 10)
+train = optimizer.minimize(tf.reduce_mean(x))
+""",
+    "one device": """
+with tf.device("/gpu:0"):
+    train = optimizer.minimize(tf.reduce_mean(tf.layers.dense(x, 10)))
+""",
+    "shared scales": """
+for i in range(4):
+    with tf.variable_scope("scale_%d" % i, reuse=i > 0):
+        scales.append(tf.layers.conv2d(x, 4, 3))
+train = optimizer.minimize(tf.add_n(scales))
+""",
+    "workers of a cluster": """
+for i in range(workers):
+    with tf.device("/job:ps/task:%d" % i):
+        tables.append(tf.get_variable("table_%d" % i, [3, 3]))
+train = optimizer.minimize(loss(tables))
+""",
+    "epochs": """
+for epoch in range(10):
+    for batch in batches:
+        session.run(train_op, {x: batch})
+""",
+}
+LIBRARIES = {
+    "strategy = tf.distribute.MirroredStrategy()": "MirroredStrategy",
+    "strategy = tf.contrib.distribute.CollectiveAllReduceStrategy()": "MultiWorkerMirroredStrategy",
+    "import horovod.tensorflow as hvd\nhvd.init()\nopt = hvd.DistributedOptimizer(opt)": "Horovod",
+    "with tf.device(tf.train.replica_device_setter(cluster=cluster)): pass": "parameter servers",
+    "from keras.utils import multi_gpu_model\nm = multi_gpu_model(m, gpus=2)": "multi_gpu_model",
+    "from deployment import model_deploy\nclones = model_deploy.create_clones(config, fn)": "slim model_deploy",
+    "fn = tf.contrib.estimator.replicate_model_fn(model_fn)": "replicate_model_fn",
+    "estimator = tf.estimator.Estimator(model_fn)": "tf.estimator",
+}
+
+
+def scanned(folder, source, name="train.py"):
+    path = folder / name
+    path.write_text(HEAD + source, encoding="utf-8")
+    return scan([folder])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_towers_are_found_however_they_are_written(tmp_path, form):
+    assert [each.kind for each in scanned(tmp_path, FORMS[form]).towers] == [TOWERS]
+
+
+@pytest.mark.parametrize("form", NONE)
+def test_what_is_no_tower_gives_nothing(tmp_path, form):
+    result = scanned(tmp_path, NONE[form])
+    assert (list(result.towers), list(result.findings)) == ([], [])
+
+
+@pytest.mark.parametrize("call", LIBRARIES)
+def test_ways_of_libraries_are_named_for_what_they_are(tmp_path, call):
+    (towers,) = scanned(tmp_path, call).towers
+    assert towers.kind == LIBRARIES[call]
+
+
+def test_towers_that_only_evaluate_are_called_so(tmp_path):
+    source = (
+        "for i in range(num_gpus):\n    with tf.device('/gpu:%d' % i):\n        y.append(tf.layers.dense(xs[i], 3))\n"
+    )
+    assert [each.kind for each in scanned(tmp_path, source).towers] == [EVALUATION]
+
+
+def test_sessions_in_blocks_for_devices_are_called_so(tmp_path):
+    source = "for i in range(2):\n    with tf.device('/gpu:%d' % i):\n        sess.run(train_op, {x: b[i]})\n"
+    assert [each.kind for each in scanned(tmp_path, source).towers] == [SERIAL]
+
+
+def test_what_is_in_another_file_is_followed(tmp_path):
+    (tmp_path / "combining.py").write_text(
+        HEAD
+        + "def merge(tower_grads):\n    return [(tf.add_n([g for g, _ in p]), p[0][1]) for p in zip(*tower_grads)]\n"
+    )
+    source = """
+from combining import merge
+for i in range(2):
+    with tf.device("/gpu:%d" % i):
+        tower_grads.append(optimizer.compute_gradients(loss(xs[i])))
+train = optimizer.apply_gradients(merge(tower_grads), global_step=step)
+"""
+    result = scanned(tmp_path, source)
+    (towers,) = result.towers
+    assert towers.fact("combination") == "sum in merge()"
+    (error,) = [each for each in result.findings if each.rule == "TP101"]
+    assert error.place.path.endswith("combining.py")
+
+
+def test_what_is_done_with_one_gpu_is_not_held_against_the_towers(tmp_path):
+    source = """
+if gpus <= 1:
+    y = tf.layers.batch_normalization(x, training=True)
+    ops = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
+else:
+    for i in range(gpus):
+        with tf.device("/gpu:%d" % i):
+            tower_grads.append(optimizer.compute_gradients(loss(tf.layers.batch_normalization(xs[i], training=True))))
+            if i == 0:
+                ops = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
+"""
+    assert "TP301" not in {each.rule for each in scanned(tmp_path, source).findings}
+
+
+PARSERS = {
+    "parser.add_argument('--num-gpus', type=int, default=1)\nN = parse_args().num_gpus": "--num-gpus 2",
+    "tf.flags.DEFINE_integer('gpus', 1, '')\nN = tf.flags.FLAGS.gpus": "--gpus=2",
+    "parser.add_argument('--gpus', type=int)\nparser.add_argument('data')\nN = parse_args().gpus": "--gpus 2 DATA",
+    "parser.add_argument('--gpus')\nparser.add_argument('--to', required=True)\nN = parse_args().gpus": "--gpus 2 --to TO",
+    "parser.add_argument('--gpus')\nparser.add_argument('--batch_size')\nN = parse_args().gpus": "--gpus 2 --batch_size 8",
+}
+LOOP = """
+for i in range(N):
+    with tf.device("/gpu:%d" % i):
+        tower_grads.append(optimizer.compute_gradients(tf.reduce_mean(tf.layers.dense(xs[i], 3))))
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("flags", PARSERS)
+def test_the_plan_has_the_script_s_own_flags(tmp_path, flags):
+    (plan,) = scanned(tmp_path, flags + LOOP).plans
+    record, port = plan.commands
+    assert record.startswith("parity record --steps 4 --out train.trace ")
+    assert record.endswith(f"train.py {PARSERS[flags]}")
+    assert port == "parity port train.trace --out train_port"
+
+
+def test_a_script_that_counts_gpus_is_given_some(tmp_path):
+    source = "from tensorflow.python.client import device_lib\nN = len(device_lib.list_local_devices())" + LOOP
+    (plan,) = scanned(tmp_path, source).plans
+    assert " --gpus 2 " in plan.commands[0]
+
+
+@pytest.mark.parametrize(
+    ("layer", "size", "reason"),
+    [
+        ("tf.layers.dense(xs[i], 3)", "S", ""),
+        ("tf.py_func(f, [xs[i]], tf.float32)", "L", "a Python function in a tower"),
+        ("tf.contrib.seq2seq.BasicDecoder(xs[i])", "L", "a contrib module"),
+        ("tf.nn.ctc_loss(xs[i], y, z)", "L", "an op that is written by hand"),
+    ],
+)
+def test_the_effort_is_by_what_the_port_takes(tmp_path, layer, size, reason):
+    source = "N = 2" + LOOP.replace("tf.layers.dense(xs[i], 3)", layer)
+    (effort,) = scanned(tmp_path, source + "\ntrain = optimizer.apply_gradients(average(tower_grads), step)").efforts
+    assert effort.size == size
+    assert reason in "".join(each.what for each in effort.reasons)
