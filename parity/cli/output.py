@@ -253,11 +253,27 @@ def shows_tensors(arguments: argparse.Namespace) -> bool:
 
 
 def write_report_files(
-    arguments: argparse.Namespace, result: "Result", title: str, power: "Power | None" = None
+    arguments: argparse.Namespace,
+    result: "Result",
+    title: str,
+    power: "Power | None" = None,
+    origin: "Callable[[], dict[str, Any]] | None" = None,
 ) -> None:
-    """Writes the files that were asked for; what planted bugs showed stands in the JSON."""
+    """Writes the files that were asked for.
+
+    Args:
+      arguments: that ask for them.
+      result: what was found; gets its provenance.
+      title: the case's name, or the traces'.
+      power: what planted bugs showed, which stands in the JSON.
+      origin: gives where the report comes from; by default the working directory's commit, without a case.
+    """
     from parity.report import write_html, write_json, write_junit, write_markdown, write_tensorboard
 
+    if _asked(arguments):
+        from parity.report.provenance import provenance
+
+        result.provenance = (origin or provenance)()
     writers = {"html": write_html, "junit": write_junit, "markdown": write_markdown}
     for name, path in _asked(arguments):
         if name == "json":
@@ -271,6 +287,9 @@ def write_report_files(
 def write_failure_files(arguments: argparse.Namespace, error: BaseException) -> None:
     """Writes into every file that was asked for why nothing could be compared; what cannot be written is told on stderr."""
     from parity.report.atomic import forget
+
+    if arguments.verb == "run" and arguments.annotations and len(arguments.case) == 1:
+        _annotate_failure(arguments.case[0], error)
 
     for name, path in _asked(arguments):
         # A file that is itself the reason cannot say so.
@@ -288,6 +307,14 @@ def write_failure_files(arguments: argparse.Namespace, error: BaseException) -> 
             forget(path)
             why = unwritten.strerror if isinstance(unwritten, OSError) else "no memory"
             print(f"parity: --{name}: expected to write {path}, got: {why}.", file=sys.stderr)
+
+
+def _annotate_failure(case: Path, error: BaseException) -> None:
+    from parity.cli.batch.command import annotations_of
+    from parity.report.failure import described
+
+    for line in annotations_of(case, {"verdict": "incomparable", "error": {"message": described(error).message}}):
+        print(line)
 
 
 def reports_on_standard_output(arguments: argparse.Namespace) -> bool:

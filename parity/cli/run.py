@@ -24,7 +24,15 @@ DEFAULT_BUDGET = 2 * 10**9  # bytes of all runs of a case
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this verb's arguments."""
-    parser.add_argument("case", type=Path, help="a case.toml, or the folder that holds one")
+    parser.add_argument(
+        "case", type=Path, nargs="+", help="a case.toml, or the folder that holds one; of several each gets a line"
+    )
+    parser.add_argument(
+        "-j", "--jobs", type=_jobs, default=1, metavar="N", help="of several cases, how many run at a time (default: 1)"
+    )
+    parser.add_argument(
+        "--fail-fast", action="store_true", help="of several cases, start no more after one that does not exit with 0"
+    )
     parser.add_argument(
         "--levels",
         type=level_names,
@@ -50,7 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prove", action="store_true", help="plant known bugs in this case, and say which are found and named"
     )
     parser.add_argument(
-        "--golden", type=Path, metavar="DIR", help="check against what `parity bless` kept, without TensorFlow"
+        "--golden",
+        type=Path,
+        metavar="DIR",
+        help="check against what `parity bless` kept, without TensorFlow; of several cases, DIR in each one's folder",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the traces and the sides' logs here")
     parser.add_argument(
@@ -71,6 +82,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where something differs, leave a script for each framework here that shows it alone, and its numbers",
     )
+    parser.add_argument(
+        "--annotations",
+        action="store_true",
+        help="print what differs as commands that mark lines in a GitHub workflow",
+    )
     add_strict(parser)
     add_report_files(parser)
     parser.add_argument(
@@ -83,14 +99,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_amount(parser)
 
 
+def _jobs(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of cases from 1, got {text!r}")
+    return number
+
+
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the case and prints the report; returns the exit code."""
+    """Runs the case and prints the report, or several cases; returns the exit code."""
+    if len(arguments.case) > 1:
+        from parity.cli.batch.command import run_several
+
+        return run_several(arguments)
+    return _run_one(arguments, arguments.case[0])
+
+
+def _run_one(arguments: argparse.Namespace, path: Path) -> int:
     from parity.case import load_case
+    from parity.cli.batch.command import annotations_of
     from parity.cli.errors import CommandError
     from parity.cli.output import claim_reproduction, claimed_folder
     from parity.experiment import open_sides, run_case
+    from parity.experiment.sides.golden_side import golden_steps
     from parity.experiment.stepwise.sizes import Budget
     from parity.report import report, show_power
+    from parity.report.json_file import as_json
+    from parity.report.provenance import files_of, provenance
     from parity.worker.process import fail_together
 
     claim_report_files(arguments)
@@ -99,7 +137,11 @@ def run(arguments: argparse.Namespace) -> int:
             "--prove: expected live TensorFlow, got --golden, which knows the right port only. Leave one out."
         )
     given = ("steps", "towers", "precision", "opt_level", "half_dtype")
-    case = load_case(arguments.case, **{name: getattr(arguments, name) for name in given})
+    overrides = {name: getattr(arguments, name) for name in given}
+    if arguments.golden and arguments.steps is None:
+        # Blessed with --steps: the golden trace knows of how many updates it is a proof.
+        overrides["steps"] = golden_steps(arguments.golden)
+    case = load_case(path, **overrides)
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
     live = not arguments.golden
     reproduction = claim_reproduction(arguments.reproduce) if arguments.reproduce else None
@@ -121,8 +163,13 @@ def run(arguments: argparse.Namespace) -> int:
             )
             # Bugs planted in a port that differs already could not be told from what it has.
             power = _power(case, result, sides, tick) if arguments.prove and result.verdict == "same" else None
-        write_report_files(arguments, result, case.name, power)
+        write_report_files(
+            arguments, result, case.name, power, lambda: provenance(case.directory, files_of(case, path))
+        )
     report(result, case.name, arguments.quiet, arguments.verbose)
+    if arguments.annotations:
+        for line in annotations_of(path, as_json(result)):
+            print(line)
     if power is not None:
         show_power(power, arguments.quiet)
     if arguments.reproduce and result.reproduction and not arguments.quiet:

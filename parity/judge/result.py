@@ -225,6 +225,7 @@ class Result:
       repeats: how far each side is from itself, where that was tried.
       reproduction: the scripts that show the first difference alone, where they were asked for.
       unjudged: what was asked for and not decided, each in a phrase.
+      provenance: where the report comes from, as `parity.report.provenance` says it; {} where no command writes it.
       float32_only: why level 1 was not decided though it was asked for, else "".
     """
 
@@ -240,6 +241,7 @@ class Result:
     reproduction: list[str] = field(default_factory=list)
     unjudged: list[str] = field(default_factory=list)
     float32_only: str = ""
+    provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:

@@ -14,6 +14,8 @@ from parity.report.atomic import appearing, is_stream
 from parity.report.power import power_as_json
 from parity.report.view import account
 
+# As `result.schema.json` beside this file describes it. The version counts changes that are more than new keys.
+RESULT_FORMAT, RESULT_FORMAT_VERSION = "tower-parity-result", 1
 KINDS: dict[str, Any] = {"step": np.int64, "constant": np.bool_}
 
 
@@ -53,6 +55,8 @@ def write_json(
 def as_json(result: Result) -> dict[str, Any]:
     """Returns the result as JSON values; keys are only ever added."""
     return {
+        "format": {"name": RESULT_FORMAT, "version": RESULT_FORMAT_VERSION},
+        "provenance": result.provenance,
         "verdict": result.verdict,
         "qualifiers": result.qualifiers,
         "not_judged": result.not_judged,

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 from parity.judge.result import Level, Result
 from parity.report.atomic import appearing
+from parity.report.provenance import rows as origin_rows
 from parity.report.view import HEADINGS, LEVEL_NUMBERS, LEVELS_IN_ORDER, accounting, first_rows, headings, name_of
 
 # What XML 1.0 has no way to write, escaped or not: https://www.w3.org/TR/xml/#charsets
@@ -26,6 +27,11 @@ def write_junit(result: Result, path: Path, title: str) -> None:
     suite = ElementTree.Element("testsuite", name=_writable(f"parity {title}"), tests=str(len(result.levels)))
     for verdict, plural in (("different", "failures"), ("incomparable", "errors"), ("not_run", "skipped")):
         suite.set(plural, str(sum(1 for level in result.levels.values() if level.verdict == verdict)))
+    if result.provenance:
+        properties = ElementTree.SubElement(suite, "properties")
+        for term, text in origin_rows(result.provenance):
+            ElementTree.SubElement(properties, "property", name=term, value=_writable(text))
+        suite.set("timestamp", result.provenance["time"][:19])  # as the schema of JUnit has it, without a zone
     for level in result.levels.values():
         _add_case(suite, level, title)
     notes = [f"verdict: {result.verdict_in_words}", *(f"note: {note}" for note in result.notes), accounting(result)]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from parity.judge.result import FirstDifference, Level, Result
 from parity.report.atomic import appearing
+from parity.report.provenance import rows as origin_rows
 from parity.report.view import (
     HEADINGS,
     LEVEL_NUMBERS,
@@ -60,7 +61,9 @@ def as_markdown(result: Result, title: str) -> str:
         parts.append(as_table(("fact that differs", "reference", "candidate"), rows))
     parts += [f"Note: {as_text(note)}" for note in result.notes]
     parts += [_worst(level) for level in result.levels.values() if level.checks]
-    return "\n\n".join([*parts, as_text(accounting(result))]) + "\n"
+    parts.append(as_text(accounting(result)))
+    origin = [f"{term} {as_code(text)}" for term, text in origin_rows(result.provenance)]
+    return "\n\n".join([*parts, *([f"<sub>{'; '.join(origin)}</sub>"] if origin else [])]) + "\n"
 
 
 def _sides(result: Result) -> str:

@@ -14,6 +14,7 @@ TINY, HUGE = 1e-5, 1e6  # beyond these a number is rounding, or something over r
 # Keys of the JSON whose values are multiples of what rounding does, where it is largest, or the host's.
 MEASURED = {"worst_step", "worst_multiple", "worst_of_scale", "ulp", "allowed", "unequal", "wanders"}
 HOST = {"cpu_capability", "mkldnn", "python", "numpy", "threads", "OMP_NUM_THREADS"}
+ORIGIN = {"format", "provenance"}  # which day, host and commit
 NUMBER = r"-?\d(?:\d|,\d)*(?:\.\d+)?(?:e[-+]?\d+)?"
 DECIMAL = r"(?<![\w.])-?\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)(?![\w.]*\w)"
 BEFORE_ROUNDING = (
@@ -61,6 +62,7 @@ def normal_result(result: Any, folder: Path, root: Path) -> str:
 
 def _normal(value: Any, folder: Path, root: Path) -> Any:
     if isinstance(value, dict):
+        value = {key: each for key, each in value.items() if key not in ORIGIN}
         masked = HOST | MEASURED | ({"where"} if "wanders" in value else set())
         return {key: MASK if key in masked else _normal(each, folder, root) for key, each in value.items()}
     if isinstance(value, list):

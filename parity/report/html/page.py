@@ -7,10 +7,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from parity.diagnose.catalogue import CAUSES
 from parity.judge.result import Check, Level, Result
 from parity.report.atomic import appearing
+from parity.report.cause_pages import Section, sections_of
 from parity.report.html.charts import draw_losses, flow_of
 from parity.report.html.grid import Grid, closer_of, grids, packed, place
+from parity.report.provenance import rows as origin_rows
 from parity.report.terms import TERMS
 from parity.report.view import (
     HEADINGS,
@@ -63,6 +66,7 @@ def as_html(result: Result, title: str) -> str:
             notes=result.notes,
             first=_first(result),
             causes=headings(result.causes, result.first_difference),
+            explained={each.name: _explained(each.name) for each in result.causes if each.name in CAUSES},
             facts=_facts(result),
             flows=[flow_of(facts, result.first_difference) for facts in (result.reference, result.candidate)],
             losses=[draw_losses(losses) for losses in result.losses],
@@ -70,6 +74,7 @@ def as_html(result: Result, title: str) -> str:
             pairs=result.pairs,
             accounting=accounting(result),
             terms=TERMS,
+            origin=origin_rows(result.provenance),
             data=_data(result, found),
             packed=[packed(grid) for grid in found],
             grids=found,
@@ -115,6 +120,11 @@ def _first(result: Result) -> dict[str, Any] | None:
         "verdict": check.verdict,
         "rows": first_rows(level, level.first_difference),
     }
+
+
+def _explained(name: str) -> list[Section]:
+    """Returns the page of a cause, without what the report itself says of it here: its title and its fix."""
+    return [section for section in sections_of(CAUSES[name]) if not section.quoted and section.lines]
 
 
 def _facts(result: Result) -> list[tuple[str, str, str, bool]]:

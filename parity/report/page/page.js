@@ -12,13 +12,37 @@ function start() {
 
   function grid() { return data.grids[run.value]; }
 
+  // A link to a cell names the run, the step and the tensor, not their places: it holds in the next report too.
+  function linkTo(row, column) {
+    return "#" + new URLSearchParams({ run: grid().label, step: grid().steps[column], tensor: grid().keys[row] });
+  }
+
+  function linked() {
+    const named = new URLSearchParams(location.hash.slice(1)), number = data.grids.findIndex(({ label }) => label === named.get("run"));
+    if (number < 0) return undefined;
+    const row = data.grids[number].keys.indexOf(named.get("tensor")), column = data.grids[number].steps.indexOf(Number(named.get("step")));
+    return row < 0 || column < 0 ? undefined : [number, row, column];
+  }
+
+  function follow() {
+    const place = linked();
+    if (!place) return;
+    run.value = place[0];
+    filter.value = "";
+    only.checked = false;
+    choose(place[1], place[2]);
+    find("map").scrollIntoView();
+  }
+
   function show(row, column) {
     const first = data.firsts.find(({ place }) => String(place) === String([run.value, row, column]));
     showTensor(panel, grid(), row, column, first, closely(data, grid(), Number(run.value), row, column));
+    panel.append(element("p", {}, element("a", { href: linkTo(row, column), text: "Link to this tensor and step" })));
   }
 
   function open(row, column, focus) {
     show(row, column);
+    history.replaceState(null, "", linkTo(row, column));
     if (focus) panel.focus();
     else panel.scrollIntoView({ block: "nearest" });
   }
@@ -52,13 +76,15 @@ function start() {
   only.addEventListener("change", () => list());
   panel.addEventListener("keydown", (event) => { if (event.key === "Escape") find("heat").focus(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
-  const [number, row, column] = data.opened;
+  addEventListener("hashchange", follow);
+  const place = linked(), [number, row, column] = place || data.opened;
   run.value = number;
   legend(find("legend"), heat.colours);
   if (typeof DecompressionStream === "undefined") {
     readout.textContent = "The heat map needs a browser of 2023 or later: this one lacks DecompressionStream.";
     return;
   }
+  if (place) find("map").scrollIntoView();
   choose(row, column).then(() => { document.documentElement.dataset.drawn = Math.round(performance.now()); });
 }
 

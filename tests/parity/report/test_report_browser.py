@@ -8,6 +8,7 @@ from support.chromium import Chromium
 from test_report import RESULTS, different, same
 from test_report_page import EVIL, evil, looked_at
 
+from parity.diagnose.catalogue import CAUSES
 from parity.judge import Closer, Histogram, Losses, Place
 from parity.judge.result import Check, FirstDifference, Level, Result
 from parity.report import write_html
@@ -86,6 +87,52 @@ def test_an_opened_tensor_shows_how_its_values_are_spread_and_where_they_are_fur
     assert "Values Not kept: only those of the first tensors that differ" in shown(tab)
     assert tab.evaluate("document.querySelectorAll('polyline.reference').length") == 1
     assert silent(tab, path), (tab.complaints, tab.requests)
+
+
+def test_a_link_to_a_tensor_and_a_step_opens_them_in_this_report_and_in_the_next(tmp_path, chromium):
+    def written(name, shift):
+        keys = ["grad/a&b=c#d", *(f"grad/{place}" for place in range(shift)), "var/w"]
+        checks = [Check("lockstep", step, key, "same", 0.5, 1.0) for step in range(3) for key in keys]
+        levels = {name: Level(name, "same", "", checks) for name in ("function", "float32")}
+        write_html(Result(levels, {}, {}), tmp_path / name, "x")
+        return tmp_path / name
+
+    tab = chromium()
+    tab.open(written("one.html", 0))
+    tab.evaluate(
+        "document.getElementById('run').value = 1; document.getElementById('run').dispatchEvent(new Event('change'))"
+    )
+    tab.until("document.getElementById('tensor').innerText.includes('a&b')")
+    tab.evaluate("document.getElementById('heat').focus()")
+    for key in ("ArrowRight", "Enter"):
+        tab.ask("Input.dispatchKeyEvent", type="keyDown", key=key)
+    link = tab.until("location.hash")
+    assert link == tab.evaluate("document.querySelector('#tensor a').hash")
+    # The next report has more tensors: the link names this one, not its place.
+    path = written("two.html", 5)
+    tab.ask("Page.navigate", url=path.resolve().as_uri() + link)
+    tab.until("location.pathname.endsWith('two.html') && document.documentElement?.dataset.drawn")
+    assert shown(tab).startswith("grad/a&b=c#d step 1 ")
+    assert tab.evaluate("document.getElementById('run').value") == "1"
+    tab.evaluate("location.hash = '#run=1+function%3A+lockstep&step=2&tensor=var/w'")
+    tab.until("document.getElementById('tensor').innerText.startsWith('var/w')")
+    assert "step 2" in shown(tab) and tab.complaints == []
+    tab.evaluate(
+        "location.hash = '#terms'"
+    )  # another place of the page, or a tensor that is not there, changes nothing
+    assert shown(tab).startswith("var/w step 2 ")
+
+
+def test_a_cause_has_its_page_in_the_report(tmp_path):
+    result = different()
+    path = tmp_path / "page.html"
+    write_html(result, path, "x")
+    page = path.read_text(encoding="utf-8")
+    known = [cause.name for cause in result.causes if cause.name in CAUSES]
+    assert known
+    for name in known:
+        assert f'<details id="cause-{name}">' in page and CAUSES[name].meaning[1:40] in page
+        assert f"<code>parity explain {name}</code>" in page
 
 
 def test_the_map_works_from_the_keyboard_and_is_a_grid_to_a_screen_reader(tmp_path, chromium):
