@@ -122,6 +122,43 @@ def test_ctc_refuses_what_tensorflow_refuses(tf):
             _ctc(*case)
 
 
+def _any_labels(rng):
+    classes, time, batch = rng.randint(2, 5), rng.randint(1, 8), rng.randint(1, 4)
+    # The first is no blank; those behind may be, and one in twenty is no class at all.
+    rows = [[int(label) for label in rng.randint(0, classes - 1, rng.randint(1, 5))] for _ in range(batch)]
+    for row in rows:
+        if rng.rand() < 0.2:
+            row.append(int(classes - 1))
+        if rng.rand() < 0.1:
+            row.append(int(rng.randint(-1, classes)))
+    lengths = [int(min(time + (rng.rand() < 0.03), max(len(row) + rng.randint(-1, 4), 1))) for row in rows]
+    options = {
+        name: True for name in ("preprocess_collapse_repeated", "ignore_longer_outputs_than_inputs") if rng.rand() < 0.3
+    }
+    return rows, int(time), int(classes), lengths, dict(options, ctc_merge_repeated=bool(rng.rand() < 0.7))
+
+
+@pytest.mark.both_tensorflows
+def test_any_labels_have_tensorflows_loss_and_gradient_or_its_refusal(tf):
+    rng = np.random.RandomState(18)
+    cases = {str(i): _any_labels(rng) for i in range(40)}
+    want = tf(tf_ctc, cases=cases)
+    refused = 0
+    for name, case in cases.items():
+        if want[f"{name}/refused"]:
+            refused += 1
+            with pytest.raises(like_tf.LikeTfError, match=r"^ctc_loss: expected "):
+                _ctc(*case)
+            continue
+        loss, x = _ctc(*case)
+        finite = np.isfinite(want[f"{name}/loss"])
+        assert np.array_equal(torch.isfinite(loss).numpy(), finite), case
+        assert np.abs(loss.detach().numpy()[finite] - want[f"{name}/loss"][finite]).max(initial=0) < 1e-6
+        loss.sum().backward()
+        assert np.abs(x.grad.numpy() - want[f"{name}/dx"]).max() < 1e-6
+    assert 5 < refused < 35
+
+
 def test_labels_that_begin_with_a_blank_are_refused_where_tensorflow_writes_outside_a_table():
     with pytest.raises(like_tf.LikeTfError, match=r"labels from 0 to 2 of example 0, at least one, got \[3\]"):
         like_tf.ctc_loss([torch.tensor([3])], torch.zeros(2, 1, 4), torch.tensor([2]))
