@@ -105,10 +105,10 @@ def _compare(case, want):
 
 @pytest.mark.tf1
 @pytest.mark.both_tensorflows
+@pytest.mark.parametrize("resource", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["ref", "resource"])
 @pytest.mark.parametrize("case", CASES)
-def test_thirty_steps_dense_and_sparse_end_where_contrib_ends(tf1, answers, case):
-    for resource in (False, True):
-        _compare(case, _ask(answers, tf1, CASES, resource))
+def test_thirty_steps_dense_and_sparse_end_where_contrib_ends(tf1, answers, case, resource):
+    _compare(case, _ask(answers, tf1, CASES, resource))
 
 
 @pytest.mark.parametrize("case", ON_BOTH)
