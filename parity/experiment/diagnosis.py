@@ -18,6 +18,7 @@ from parity.experiment.rejudge.ill_conditioned import but_for_rounding, of_the_o
 from parity.experiment.sides.rerun import Rerun
 from parity.judge.result import Cause, FirstDifference, Level, own_first
 from parity.locate.located import Located
+from parity.trace import TraceError
 from parity.worker.failures import SideFailed
 
 T = TypeVar("T")
@@ -38,6 +39,11 @@ def outliving(look: Callable[[], T]) -> tuple[T | None, list[str]]:
     try:
         return look(), []
     except SideFailed as error:
+        if os.environ.get(DEBUG):
+            raise
+        return None, [f"the search for causes did not finish: {error} The verdict does not depend on it"]
+    except TraceError as error:
+        # What is there and refused; what is missing nobody gets here with. No fault of ours, and no reason to be silent.
         if os.environ.get(DEBUG):
             raise
         return None, [f"the search for causes did not finish: {error} The verdict does not depend on it"]

@@ -18,7 +18,7 @@ from parity.locate.description import where_apart
 from parity.locate.located import Located
 from parity.locate.matching import Pass, tolerances_for
 from parity.mapping.trace_map import Join
-from parity.trace import SHADOW, SHADOW_FORWARD, Forward, Trace, TraceError, parse_key, tower_order, trace_name
+from parity.trace import SHADOW, SHADOW_FORWARD, Forward, MissingError, Trace, parse_key, tower_order, trace_name
 from parity.worker.failures import SideFailed
 
 # Names the layer of a first difference: both sides' forward pass of the step is kept, and compared op by op. Only
@@ -86,7 +86,7 @@ def locate_first(
     tower = first.tower or next(iter(_towers(reference, first.check.step)), "")
     try:
         kept = passes.forward(first.check.step, tower)
-    except (SideFailed, TraceError):
+    except (SideFailed, MissingError):
         return None  # a step that cannot be watched: where it differs stays as it was found
     if kept is None:
         return None

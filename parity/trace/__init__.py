@@ -6,6 +6,7 @@ Needs numpy and Python 3.7, no more, so that it can be used by path from a ten-y
 from parity.trace.bounded import check_folder as check_folder
 from parity.trace.bounded import read_json as read_json
 from parity.trace.errors import DamagedError as DamagedError
+from parity.trace.errors import MissingError as MissingError
 from parity.trace.errors import TraceError as TraceError
 from parity.trace.forward import LOSS as LOSS
 from parity.trace.forward import Forward as Forward

@@ -7,7 +7,7 @@ import numpy as np
 
 from parity.trace.bounded import read_json
 from parity.trace.description import fault_of_pass
-from parity.trace.errors import TraceError
+from parity.trace.errors import MissingError, TraceError
 from parity.trace.keys import trace_name
 from parity.trace.reader import Trace
 from parity.trace.safetensors import Path, write_json
@@ -103,7 +103,8 @@ class Forward(object):
       ops: list of `ForwardOp`, in an order of execution.
 
     Raises:
-      TraceError: there is none, or it is of another format.
+      MissingError: there is none.
+      TraceError: it is of another format.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -140,7 +141,9 @@ def _described(path: str) -> Dict[str, Any]:
     try:
         found = read_json(path)
     except (OSError, ValueError) as error:
-        raise TraceError(f"forward: expected JSON in {path}, got {error}. Record the pass again.") from error
+        missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
+        text = f"forward: expected JSON in {path}, got {error}. Record the pass again."
+        raise (MissingError if missing else TraceError)(text) from error
     if not isinstance(found, dict) or (found.get("format"), found.get("format_version")) != OF_A_PASS:
         raise TraceError(f"forward: expected the format {FORWARD_FORMAT!r} {FORWARD_VERSION} in {path}, got another.")
     ops = found.get("ops")

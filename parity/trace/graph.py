@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
 import numpy as np
 
 from parity.trace.bounded import read_json
-from parity.trace.errors import TraceError
+from parity.trace.errors import MissingError, TraceError
 from parity.trace.graph_checks import fault_of_nodes, is_run
 from parity.trace.provenance import Known, fault_of, is_node
 from parity.trace.safetensors import Path, write_json
@@ -100,13 +100,15 @@ def read_graph(directory: Path) -> RecordedGraph:
     """Reads the graph of a trace.
 
     Raises:
-      TraceError: there is none, or it is of another format, or cut short, or what it says contradicts itself.
+      MissingError: there is none.
+      TraceError: it is of another format, or cut short, or what it says contradicts itself.
     """
     path = os.path.join(str(directory), GRAPH_FILE)
     try:
         found = read_json(path)
     except OSError as error:
-        raise TraceError(
+        missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
+        raise (MissingError if missing else TraceError)(
             f"graph: expected to read {path}, got: {error.strerror}. Record the script with this version."
         ) from error
     except TraceError:

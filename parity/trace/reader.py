@@ -15,7 +15,7 @@ from parity.trace.arrays import Array, Tensors
 from parity.trace.bounded import read_json
 from parity.trace.checksum import LEAST_AHEAD, Following, check_ahead, is_checked
 from parity.trace.description import fault_of_description
-from parity.trace.errors import TraceError
+from parity.trace.errors import MissingError, TraceError
 from parity.trace.keys import GLOBAL_STEP, SKIPPED, STATE_OF_A_STEP, is_computed, select, trace_name
 from parity.trace.safetensors import Headers, TensorFile
 from parity.trace.writer import FORMAT, FORMAT_VERSION, step_file
@@ -40,7 +40,8 @@ class Trace(object):
       complete: whether the writer finished.
 
     Raises:
-      TraceError: not a trace, of another format version, unfinished, or cut short.
+      MissingError: there is no trace, or its writer did not finish it.
+      TraceError: not a trace, of another format version, or cut short.
       DamagedError: its description is not what was written. A file of tensors says so when it is opened.
     """
 
@@ -62,7 +63,7 @@ class Trace(object):
         # are, only the folder says, for `trace.json` is written at the beginning and at the end.
         if not self.complete:
             if whole:
-                raise TraceError(
+                raise MissingError(
                     f"trace: expected {self.directory} to be complete, "
                     "got a trace whose writer stopped early. Record it again."
                 )
@@ -195,7 +196,7 @@ def _load(directory: str) -> Dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError) as error:
         near = _trace_below(directory)
         write = f", e.g. {near}." if near else "."
-        raise TraceError(
+        raise MissingError(
             f"trace: expected {directory} to be a trace, got no trace.json in it. Name the folder that holds it{write}"
         ) from error
     except OSError as error:

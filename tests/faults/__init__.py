@@ -1,6 +1,6 @@
 """Faults of the machine at moments of the commands: what each leaves, says and ends with.
 
-Usage: python -m tests.faults [--only PATTERN] [--list] [-j N] [--out FILE] [--inputs DIR]
+Usage: [FAULTS_PATIENCE=N] python -m tests.faults [--only PATTERN] [--list] [-j N] [--out FILE] [--inputs DIR]
 
 A cell is a command, a moment of it and a fault, written ``run/reference/kill``. Moments are not slept for: `hooks` stops the
 process that gets there, and the fault comes while it stands. `commands` has what is run, `moments` where it is stopped,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 
-from .commands import COMMANDS, ROOT, Command, Inputs
+from .commands import COMMANDS, PATIENCE, ROOT, Command, Inputs
 from .faults import (
     AT_A_MOMENT,
     AT_THE_START,
@@ -30,7 +30,7 @@ from .moments import MOMENTS, Moment
 from .observation import LEFT_SECONDS, false_claims, partial_files, processes_left, temporary_left
 
 HOOKS = Path(__file__).parent / "hooks"
-MOST_SECONDS = 90.0
+MOST_SECONDS = 90.0 * PATIENCE
 LOOK_SECONDS = 0.02
 BEFORE = "before"  # the moment before the start
 BUILD_OF_OURS = {"PARITY_TF_PYTHON", "PYTHONPATH", "TMPDIR", "XDG_CACHE_HOME"}

@@ -13,7 +13,7 @@ from parity.judge.result import Cause, Check, Explained, FirstDifference, Level
 from parity.locate.backward import Parting, part
 from parity.locate.description import where_apart
 from parity.locate.matching import Pass
-from parity.trace import Forward, ForwardOp, SourceLine, Trace, TraceError, line_of, parse_key, section_of
+from parity.trace import Forward, ForwardOp, MissingError, SourceLine, Trace, TraceError, line_of, parse_key, section_of
 from parity.worker.failures import SideFailed
 
 
@@ -86,8 +86,10 @@ def with_parting(level: Level, again: object, evidence: Evidence) -> Level:
     try:
         outputs = again.forward(first.check.step, first.tower)
         gradients = again.gradients(first.check.step, first.tower) if outputs else None
-    except (SideFailed, TraceError):
+    except (SideFailed, MissingError):
         return level  # a step that cannot be watched
+    except TraceError as error:
+        return level.with_notes(f"where gradients part was not looked for: {error}")
     if outputs is None or gradients is None:
         return level
     passes = Pass(outputs[0].ops, outputs[0].value), Pass(outputs[1].ops, outputs[1].value)

@@ -17,6 +17,7 @@ from parity.mapping.states import translated, write_states
 from parity.trace import (
     SHADOW_FILE,
     SHADOW_SPREAD,
+    MissingError,
     Trace,
     TraceError,
     is_learning_rate,
@@ -73,8 +74,10 @@ def train_freely(
     side = RecordedSide(part, shadow, out)
     try:
         freely, measured = side.freely, Trace(folder / SHADOW_SPREAD)
-    except TraceError:
+    except MissingError:
         return None, told_of_shadow(part, "free") or NO_FREE_RUN
+    except TraceError as error:
+        return None, str(error)
     start = without_averages(start_of(freely.before(part.steps[0]), part.begins))
     others = _others(replayed, freely) if part.trained is not None or part.held else None
     states = write_states(out / f"{name}-states", ((number, freely.before(number)) for number in part.steps))

@@ -107,7 +107,7 @@ def left_by(shadow: Trace, name: str) -> Trace | None:
     """Returns what a shadow left beside it under a name; None for a shadow of before, and one that was not finished."""
     try:
         return Trace(Path(shadow.directory) / name)
-    except TraceError:
+    except TraceError:  # refused, it is in the notes: see `refused_parts`
         return None
 
 

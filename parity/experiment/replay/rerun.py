@@ -23,7 +23,7 @@ def lines_of_script(directory: str) -> dict[str, SourceLine]:
     """
     try:
         graph = read_graph(Path(directory))
-    except TraceError:
+    except TraceError:  # refused, it is in the notes: see `refused_parts`
         return {}
     made = {name: [tuple(graph.frames[each]) for each in reversed(frames)] for name, frames in graph.callers.items()}
     return {

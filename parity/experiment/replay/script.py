@@ -413,7 +413,7 @@ def _order_and_loops(trace: Trace) -> tuple[dict[str, int], dict[str, str]]:
     """The place of each op among the others, and the loop or branch of each draw that is in one."""
     try:
         graph = read_graph(trace.directory)
-    except TraceError:
+    except TraceError:  # refused, it is in the notes: see `refused_parts`
         return {}, {}
     order = {node["name"]: place for place, node in enumerate(graph.nodes)}
     values = [value for run in graph.runs for value in run["values"].items()]

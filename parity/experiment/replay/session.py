@@ -13,6 +13,7 @@ from parity.experiment.replay.levels import Judged, judge_part
 from parity.experiment.replay.port import Port as Port
 from parity.experiment.replay.port import ReplayedPort, check_port
 from parity.experiment.replay.port import TrainingModule as TrainingModule
+from parity.experiment.replay.refused_parts import refused_parts
 from parity.experiment.replay.script import Part, launched_part, parts_of, write_reference
 from parity.experiment.replay.script import ReplayError as ReplayError
 from parity.experiment.replay.sections import Looked, in_section, look_at_part, together
@@ -22,7 +23,7 @@ from parity.experiment.spec import Progress, Side, silent
 from parity.judge.result import Level, Result
 from parity.judge.tensor_details import Pairs
 from parity.mapping import mapping_notes
-from parity.trace import SHADOW, SHADOW_FILE, Trace, TraceError
+from parity.trace import SHADOW, SHADOW_FILE, MissingError, Trace, TraceError
 from parity.trace.bounded import read_json
 from parity.worker.launch import launch_torch
 
@@ -200,6 +201,7 @@ def _outcome(replayed: ReplayedPort, judged: Judged, looked: Looked) -> Outcome:
 def _joined(script: Script, outcomes: Sequence[Outcome], levels: Sequence[str]) -> Result:
     trace, why, last = script.trace, script.why, outcomes[-1]
     notes = [note for outcome in outcomes for note in outcome.notes] + [NO_INFERENCE]
+    notes += refused_parts(trace)
     notes += [f"{each['name']} in the script: {each['evidence']}" for each in trace.facts.get("hazards", [])]
     found, names = [outcome.levels for outcome in outcomes], [part.name for part in script.parts]
     decided = {name: _level(name, found, names) for name in LEVELS}
@@ -219,11 +221,15 @@ def _joined(script: Script, outcomes: Sequence[Outcome], levels: Sequence[str]) 
 
 
 def _shadow(trace: Trace) -> tuple[Trace | None, str]:
-    with contextlib.suppress(TraceError):
+    try:
         shadow = Trace(Path(trace.directory) / SHADOW)
         # A shadow that stopped early judges nothing: half a recording would pass unseen.
         if set(trace.step_numbers) <= set(shadow.step_numbers):
             return shadow, ""
+    except MissingError:
+        pass
+    except TraceError as error:
+        return None, f"its float64 shadow is refused: {error}"
     of_torch = str(trace.producer.get("framework", "")).startswith("torch")
     make = (
         "record it again with --shadow" if of_torch else "make it with python -m tf_towers.shadow, where TensorFlow is"

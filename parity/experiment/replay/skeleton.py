@@ -7,7 +7,7 @@ from typing import Any
 
 from parity.experiment.replay.script import DRAW, Part, ReplayError, parts_of
 from parity.mapping.variable_map import table
-from parity.trace import TensorKey, Trace, TraceError, parse_key, read_graph, trace_name
+from parity.trace import MissingError, TensorKey, Trace, parse_key, read_graph, trace_name
 from parity.trace.escape import identifier, in_docstring, is_argument, one_line
 
 PORT_FILE, MAPPING_OF_PORT = "port.py", "port.toml"
@@ -162,7 +162,7 @@ def _ops(trace: Trace, part: Part) -> list[str]:
     """The types of the ops that the first tower's loss needs, consecutive ones of a kind once."""
     try:
         graph = read_graph(trace.directory)
-    except TraceError:
+    except MissingError:
         return []
     key = trace_name("loss", tower=0, section=part.name)
     # The session run that computed the loss says which tensors were fed.

@@ -13,7 +13,7 @@ from parity.experiment import run_case
 from parity.judge.result import Check, FirstDifference, Level
 from parity.locate.backward import part
 from parity.locate.matching import Pass
-from parity.trace import ForwardOp, SourceLine, parse_key
+from parity.trace import ForwardOp, MissingError, SourceLine, TraceError, parse_key
 from parity.worker.failures import SideFailed
 
 RANDOM = np.random.default_rng(3)
@@ -122,6 +122,25 @@ def test_the_place_is_told_and_no_cause_without_proof():
     assert (first.check.key, first.module) == ("tower_grad/0/v", "port/h")
     assert "the gradients of all that is computed from tf/h (h), in the port port/h (h)" in first.where
     assert [line.file for line in first.lines] == ["tf.py", "port.py"]
+
+
+@pytest.mark.parametrize(
+    ("error", "notes"),
+    [
+        (SideFailed("torch", "x"), []),
+        (MissingError("there is none"), []),
+        (TraceError("expected JSON"), ["where gradients part was not looked for: expected JSON"]),
+    ],
+)
+def test_a_pass_that_is_there_and_refused_is_a_note_and_one_that_is_missing_is_none(monkeypatch, error, notes):
+    kept = Kept({})
+
+    def refuse(*arguments):
+        raise error
+
+    monkeypatch.setattr(kept, "forward", refuse)
+    level = level_of(kept)
+    assert (level.first_difference.where, list(level.notes)) == ("", notes)
 
 
 def test_what_the_reference_stops_is_named_where_it_explains_all_gradients():
