@@ -9,7 +9,7 @@ from parity.experiment.stepwise.on_demand import remove
 from parity.experiment.stepwise.stage import Stage, StatesNow, digests
 from parity.judge.judge import MeasuredPair
 from parity.judge.levels.float32 import StepErrors, measure_errors, measure_float32
-from parity.judge.levels.function import Lockstep, judge_init, judge_lockstep
+from parity.judge.levels.function import Lockstep, Lost, judge_init, judge_lockstep
 from parity.judge.output_layouts import take_layouts
 from parity.judge.result import Check
 from parity.trace import Trace
@@ -144,13 +144,15 @@ def _measure(stage: Stage, traces: Lockstep, step: int, found: InLockstep) -> No
     if step == stage.playing.steps[0]:
         # The join reads outputs in these layouts from here on.
         found.layouts.extend(take_layouts(join, traces.reference64, traces.candidate64))
-    found.checks.extend(judge_lockstep(join, traces, [step]))
+    lost: Lost = {}
+    found.checks.extend(judge_lockstep(join, traces, [step], lost))
     if stage.float32:
-        found.float32.extend(measure_float32(join, traces, step))
+        found.float32.extend(measure_float32(join, traces, step, lost))
     if step in stage.draw_steps:
         found.errors[step] = measure_errors(join, traces, step)
     for side, trace in (("reference", traces.reference32), ("candidate", traces.candidate32)):
-        found.once[side][step] = digests(trace.step(step))
+        if step in stage.playing.steps[: 0 if stage.quick else REPEATED]:
+            found.once[side][step] = digests(trace.step(step))
     exact = traces.reference64.step(step)
     # Until every gradient has been non-zero once: most are in the first step, which spares reading the others.
     found.moved.update(text for text in exact.names("grad") if text not in found.moved and exact.read(text).any())

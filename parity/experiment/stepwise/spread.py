@@ -53,8 +53,9 @@ def measure_spread(stage: Stage, lockstep: InLockstep) -> Spread:
         left.append(reference)
         if step in steps and (step in repeated or step in stage.draw_steps):
             candidate = playing.torch.run(_once_more(stage, now, step, of_tf=False)).result()
-            for side, trace in (("reference", reference), ("candidate", candidate)):
-                again[side][step] = digests(trace.step(step))
+            if step in repeated:
+                for side, trace in (("reference", reference), ("candidate", candidate)):
+                    again[side][step] = digests(trace.step(step))
             if step in stage.draw_steps:
                 _draw(stage, now.paths, step, (reference, candidate), lockstep, found)
             remove(candidate)

@@ -22,7 +22,7 @@ from parity.judge.judge import (
     missing,
     rounding_between,
 )
-from parity.judge.levels.function import Lockstep
+from parity.judge.levels.function import Lockstep, Lost
 from parity.judge.metrics import distance, norm
 from parity.judge.result import Check
 from parity.mapping.trace_map import Join
@@ -65,12 +65,19 @@ def judge_float32(join: Join, traces: Lockstep, draws: Sequence[Trace], steps: S
       draws: float32 steps of the reference under one-ulp changes and other orders of the examples, where it has the step.
       steps: those to judge.
     """
-    return judge("lockstep", _pairs(join, traces, draws, steps), allowances.float32)
+    return judge("lockstep", _pairs(join, traces, draws, steps, {}), allowances.float32)
 
 
-def measure_float32(join: Join, traces: Lockstep, step: int) -> list[Check | MeasuredPair]:
-    """Returns what `judge_float32` holds against its allowance, of one step, before any draw is known."""
-    return list(measure("lockstep", _pairs(join, traces, [], [step])))
+def measure_float32(join: Join, traces: Lockstep, step: int, lost: Lost) -> list[Check | MeasuredPair]:
+    """Returns what `judge_float32` holds against its allowance, of one step, before any draw is known.
+
+    Args:
+      join: names and layouts.
+      traces: the sides in both precisions.
+      step: its number.
+      lost: what float32 loses in it, where `judge_lockstep` has measured that.
+    """
+    return list(measure("lockstep", _pairs(join, traces, [], [step], lost)))
 
 
 def allow_float32(
@@ -94,7 +101,7 @@ def _with_draws(found: Check | MeasuredPair, drawn: Mapping[tuple[int, str], Seq
 
 
 def _pairs(
-    join: Join, traces: Lockstep, draws: Sequence[Trace], steps: Sequence[int]
+    join: Join, traces: Lockstep, draws: Sequence[Trace], steps: Sequence[int], lost: Lost
 ) -> Iterator[TensorPair | Missing]:
     unobserved = traces.candidate32.facts.get("unobserved", ())
     for step in steps:
@@ -111,7 +118,7 @@ def _pairs(
             # As in level 1 by the update; the state is float32, and so is what is subtracted.
             start = before.read(text) if key.quantity in UPDATED and text in before else None
             pair = TensorPair(step, key, text, one, other, start, _comparison(key, one))
-            yield pair._replace(rounding=partial(_rounding, join, pair, *exact, moved))
+            yield pair._replace(rounding=partial(_rounding, join, pair, *exact, moved, lost))
 
 
 def _comparison(key: TensorKey, reference: Array) -> Comparison:
@@ -122,11 +129,16 @@ def _comparison(key: TensorKey, reference: Array) -> Comparison:
 
 
 def _rounding(
-    join: Join, pair: TensorPair, reference64: TensorFile, candidate64: TensorFile, moved: Sequence[TensorFile]
+    join: Join,
+    pair: TensorPair,
+    reference64: TensorFile,
+    candidate64: TensorFile,
+    moved: Sequence[TensorFile],
+    lost: Lost,
 ) -> list[float | None]:
     """Returns eT, eP, and the distances of the draws; beside what is not finite nothing is measured."""
     one, text = pair.reference, pair.text
-    known = [
+    known = lost.get(text) or [
         rounding_between(one, reference64.read(text)),
         rounding_between(pair.candidate, join.read(pair.key, candidate64)),
     ]

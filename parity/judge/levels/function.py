@@ -89,12 +89,22 @@ def _loaded(join: Join, reference: TensorFile, candidate: TensorFile) -> Iterato
             yield missing(0, key, text) if other is None else TensorPair(0, key, text, reference.read(text), other)
 
 
-def judge_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> list[Check]:
+# What float32 loses of each tensor of a step, eT and eP by trace name: levels 1 and 2 need the same.
+Lost = dict[str, list[float | None]]
+
+
+def judge_lockstep(join: Join, traces: Lockstep, steps: Sequence[int], lost: Lost | None = None) -> list[Check]:
     """Judges every tensor of every step that both sides made from the same state: by `allowances.function`.
 
     Where the reference's graph computes in float32 though it is fed float64, as everything in `tf.losses` does, losses and
     metrics are allowed what float32 rounds: `allowances.function_in_float32`. Gradients are not. Nor is anything else but
     what depends on an op whose float64 kernel is as rough as that, see `is_inexact`.
+
+    Args:
+      join: names and layouts.
+      traces: the sides in both precisions.
+      steps: those to judge.
+      lost: takes what float32 loses, where `steps` is a single one.
     """
     in_float32 = bool(traces.reference64.facts.get("float32_in_float64"))
 
@@ -104,10 +114,10 @@ def judge_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> list[C
         as_float32 = as_float32 or is_inexact(pair.key, traces.reference64.facts)
         return allowances.function_in_float32(pair) if as_float32 else allowances.function(pair)
 
-    return judge("lockstep", _in_lockstep(join, traces, steps), allowance)
+    return judge("lockstep", _in_lockstep(join, traces, steps, {} if lost is None else lost), allowance)
 
 
-def _in_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> Iterator[TensorPair | Missing]:
+def _in_lockstep(join: Join, traces: Lockstep, steps: Sequence[int], lost: Lost) -> Iterator[TensorPair | Missing]:
     # Of a step that the user wrote not all is seen: that is not run, and not missing.
     unobserved = traces.candidate64.facts.get("unobserved", ())
     for step in steps:
@@ -123,17 +133,20 @@ def _in_lockstep(join: Join, traces: Lockstep, steps: Sequence[int]) -> Iterator
                 # A weight of 1 that moves by 1e-6 hides an update that is off by a half: only the update is of a size
                 # to judge by. A variable that the state lacks is judged as a whole.
                 start = before.read(pair.text) if pair.key.quantity in UPDATED and pair.text in before else None
-                pair = pair._replace(before=start, rounding=partial(_lost, join, pair, *rough))
+                pair = pair._replace(before=start, rounding=partial(_lost, join, pair, *rough, lost))
             yield pair
 
 
-def _lost(join: Join, pair: TensorPair, reference32: TensorFile, candidate32: TensorFile) -> list[float | None]:
+def _lost(
+    join: Join, pair: TensorPair, reference32: TensorFile, candidate32: TensorFile, lost: Lost
+) -> list[float | None]:
     """Returns eT and eP of a pair in float64."""
-    return [
+    lost[pair.text] = [
         rounding_between(reference32.read(pair.text), pair.reference),
         # In the reference's layout on both sides of the subtraction: a transform that adds up must not add to eP.
         rounding_between(join.read(pair.key, candidate32), pair.candidate),
     ]
+    return lost[pair.text]
 
 
 def _pairs(

@@ -1,8 +1,11 @@
 """What a run will take, predicted from the number of weights and from timed steps."""
 
+from types import SimpleNamespace
+
 from support.made_sides import made_case, made_sides
 
 from parity.experiment.stepwise.forecast import Forecast, forecast
+from parity.experiment.stepwise.lockstep import remaining_seconds
 from parity.experiment.stepwise.sizes import Sizes, all_runs, step_by_step
 
 
@@ -24,3 +27,11 @@ def test_the_sentence_says_what_a_run_will_do_with_its_budget():
     assert text.startswith("predicted: 15,000,000 weights, 3 steps, levels 1 and 2: about 61 s; on disk 41 GB if all")
     assert "2.64 GB step by step. It is judged step by step (--budget 2GB)" in text
     assert "It keeps its runs (--budget 50GB)" in found.sentence(50 * 10**9)
+
+
+def test_what_is_to_go_is_predicted_from_the_first_step():
+    stage = SimpleNamespace(playing=SimpleNamespace(steps=[0, 1, 2]), quick=True, draw_steps=[])
+    assert remaining_seconds(stage, 6.0) == 12.0
+    # A lockstep step is 3 parts: 3 free steps of 4 runs in float64 are 24, 3 repeated ones and 3 of 8 draws 27.
+    full = SimpleNamespace(playing=stage.playing, quick=False, draw_steps=[0, 1, 2])
+    assert remaining_seconds(full, 6.0) == 12.0 + 6.0 * (24 + 27) / 3
