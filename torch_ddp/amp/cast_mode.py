@@ -1,6 +1,7 @@
 """The torch function mode that casts, and what it sees through."""
 
-from collections.abc import Callable, Iterator
+import dis
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -58,15 +59,59 @@ def _needs(function: FunctionType) -> _Needs | None:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    # Of nested functions too, whose code objects are constants of the outer one: they share its globals.
-    yield from code.co_names
+    for each in _codes(code):
+        yield from each.co_names
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    # Those of nested functions too, which are constants of the outer one: they share its globals.
+    yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from _codes(constant)
 
 
 def _no(*args: object) -> bool:
     return False
+
+
+# Where a function of torch may find what its code names.
+PLACES = (torch, torch.Tensor, torch._C._nn, torch._VF, torch.nn.functional, torch.functional)
+# Operators leave no name in the code. Comparisons do not count: those of torch's functions look at their numbers.
+OPERATORS = ("BINARY_", "INPLACE_")
+
+
+def reaches_no_rule(function: FunctionType, table: Mapping[Callable[..., Any], Rule]) -> bool:
+    """Returns whether nothing that a function of torch calls has a rule, so that it need not be seen through.
+
+    Read from its code: every name in it is looked up wherever torch may find it, and torch's own Python functions among
+    them are read in turn. Where that is not sure, as with operators on tensors, the answer is no.
+
+    Args:
+        function: of torch.nn.functional, for one.
+        table: rules by function.
+    """
+    return _reaches_none(function, table, set())
+
+
+def _reaches_none(function: FunctionType, table: Mapping[Callable[..., Any], Rule], read: set[FunctionType]) -> bool:
+    if function in read:
+        return True
+    read.add(function)
+    if any(
+        step.opname.startswith(OPERATORS) for code in _codes(function.__code__) for step in dis.get_instructions(code)
+    ):
+        return False
+    for name in set(_names(function.__code__)):
+        for called in (function.__globals__.get(name), *(getattr(place, name, None) for place in PLACES)):
+            if not callable(called) or isinstance(called, type):
+                continue
+            if called in table:
+                return False
+            inside = isinstance(called, FunctionType) and called.__module__ in MODULES_SEEN_THROUGH
+            if inside and not _reaches_none(called, table, read):
+                return False
+    return True
 
 
 class CastMode(TorchFunctionMode):
@@ -83,6 +128,8 @@ class CastMode(TorchFunctionMode):
         self.table = table
         self.cache = WeightCache(half)
         self.active = True
+        # Python functions of torch that are called as they are, as reading their code has shown.
+        self._plain: dict[FunctionType, bool] = {}
 
     def arguments(self, rule: Rule, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         """Returns the arguments of one call as a rule wants them, weights from the cache.
@@ -106,22 +153,35 @@ class CastMode(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        kwargs = kwargs or {}
         # torch has switched the mode off for the time of this call, so that the function called here is not cast a
         # second time.
-        rule = self.table.get(func) if self.active else None
+        if not self.active:
+            return func(*args, **(kwargs or {}))
+        rule = self.table.get(func)
+        if rule is Rule.HALF and not kwargs and not torch.compiler.is_compiling():
+            return func(*self.cache.cast_all(args))
         if rule is not None:
-            args, kwargs = self.arguments(rule, func.__name__, args, kwargs)
+            args, kwargs = self.arguments(rule, func.__name__, args, kwargs or {})
             return func(*args, **kwargs)
         # torch.compile cannot trace the rebuilding, and shows the mode the calls inside by itself.
-        if torch.compiler.is_compiling() or not self.active:
-            return func(*args, **kwargs)
+        if not isinstance(func, FunctionType) or torch.compiler.is_compiling() or self._is_plain(func):
+            return func(*args, **(kwargs or {}))
         inside = without_own_check(func)
         if inside is None:
-            return func(*args, **kwargs)
+            return func(*args, **(kwargs or {}))
         # Back on, so that calls inside arrive here; the rebuilt function does not hand itself over again.
         mode_stack.on_top(self)
         try:
-            return inside(*args, **kwargs)
+            return inside(*args, **(kwargs or {}))
         finally:
             mode_stack.remove(self)
+
+    def _is_plain(self, function: FunctionType) -> bool:
+        # Rebuilding a function and switching the mode on and off costs as much as ten casts, and activations and dropout,
+        # which call nothing with a rule, come often. Of torch's own functions alone, which do not go away.
+        known = self._plain.get(function)
+        if known is None:
+            known = function.__module__ in MODULES_SEEN_THROUGH and reaches_no_rule(function, self.table)
+            if function.__module__ in MODULES_SEEN_THROUGH:
+                self._plain[function] = known
+        return known

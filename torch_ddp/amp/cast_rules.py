@@ -11,6 +11,11 @@ from torch_ddp.amp.cast_lists import BANNED, Rule
 from torch_ddp.amp.errors import BannedFunctionError
 from torch_ddp.amp.options import HALF_DTYPES
 
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Cast = Callable[[torch.Tensor], torch.Tensor]
+SEQUENCES = (list, tuple)
+NESTED = (torch.Tensor, list, tuple)
+
 
 class _Cast(NamedTuple):
     weight: torch.Tensor
@@ -75,6 +80,35 @@ class WeightCache:
         self._casts[id(tensor)] = _Cast(tensor, tensor._version, tensor.data_ptr(), half)
         return half
 
+    def cast_all(self, args: tuple[Any, ...]) -> list[Any]:
+        """Returns positional arguments in the half dtype, by the rule HALF; lists among them as `cast_arguments` does.
+
+        One loop without calls, as this runs for every product: of a layer in a cold cache the calls alone cost as much as
+        its casts.
+
+        Args:
+            args: of one call.
+        """
+        half, casts, cast = self.half, self._casts, []
+        for arg in args:
+            if isinstance(arg, torch.Tensor):
+                dtype = arg.dtype
+                if dtype is torch.float32:
+                    known = casts.get(id(arg))
+                    if known is not None and _still_good(known, arg):
+                        cast.append(known.half)
+                        continue
+                    arg = self.cast(arg)
+                elif dtype is not half and dtype in HALF_DTYPES:
+                    arg = arg.to(half)
+            elif isinstance(arg, SEQUENCES):
+                arg = _mapped(self._narrow, arg)
+            cast.append(arg)
+        return cast
+
+    def _narrow(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor if tensor.dtype is torch.float64 else self.cast(tensor)
+
 
 def _is_weight(tensor: torch.Tensor) -> bool:
     return tensor.dtype is torch.float32 and isinstance(tensor, torch.nn.Parameter) and tensor.is_leaf
@@ -94,18 +128,11 @@ def _fill_one_storage(tensors: Sequence[torch.Tensor]) -> bool:
 def _still_good(kept: _Cast, tensor: torch.Tensor) -> bool:
     # `tensor.data = other` changes the address and not the version, an optimizer's step the version and not the
     # address.
-    if (kept.version, kept.address) != (tensor._version, tensor.data_ptr()):
+    if kept.version != tensor._version or kept.address != tensor.data_ptr():
         return False
     # Apex asks the graph for the weight instead, by next_functions[1][0], which torch 1.10 and newer answer with an
     # IndexError.
-    needed = tensor.requires_grad and torch.is_grad_enabled()
-    return not needed or kept.half.requires_grad
-
-
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-Cast = Callable[[torch.Tensor], torch.Tensor]
-SEQUENCES = (list, tuple)
-NESTED = (torch.Tensor, list, tuple)
+    return kept.half.requires_grad or not (tensor.requires_grad and torch.is_grad_enabled())
 
 
 def cast_arguments(rule: Rule, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], to_half: Cast) -> Arguments:
@@ -125,10 +152,8 @@ def cast_arguments(rule: Rule, name: str, args: tuple[Any, ...], kwargs: dict[st
     """
     if kwargs.get("out") is not None:
         return args, kwargs
-    if rule is Rule.HALF:
-        return _cast_all(to_half, args, kwargs)
-    if rule is Rule.FLOAT:
-        return _cast_all(_to_float, args, kwargs)
+    if rule is Rule.HALF or rule is Rule.FLOAT:
+        return _cast_all(to_half if rule is Rule.HALF else _to_float, args, kwargs)
     if rule is Rule.WIDEST:
         return _widest(args, kwargs)
     if rule is Rule.LIKE_FIRST:
@@ -170,7 +195,12 @@ def _cast_all(cast: Cast, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Argu
         # Apex has never known float64. Left alone, models in double stay in double, as under autocast.
         return tensor if tensor.dtype is torch.float64 else cast(tensor)
 
-    return _map_call(narrow, args, kwargs)
+    # Tensors themselves here, without another call: there is no more frequent line under O1.
+    mapped = [
+        (narrow(arg) if arg.is_floating_point() else arg) if isinstance(arg, torch.Tensor) else _mapped(narrow, arg)
+        for arg in args
+    ]
+    return tuple(mapped), {key: _mapped(narrow, arg) for key, arg in kwargs.items()} if kwargs else kwargs
 
 
 def _map_call(cast: Cast, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:

@@ -63,12 +63,15 @@ def unscale(optimizer: torch.optim.Optimizer, stash: Stash, scale: float) -> lis
     # divided by 2^16 is 0. The half gradient stays scaled, as in Apex. GradScaler refuses half gradients altogether
     # (pytorch 74739).
     fresh = [(master, _float(weight.grad)) for weight, master in stash.pairs if weight.grad is not None]
+    grads = [grad for _, grad in fresh]
     for param in direct_params(optimizer, stash):
-        if param.grad is not None and param.grad.is_sparse:
-            # Before the check: two finite values of one row may sum to infinity.
-            param.grad = param.grad.coalesce()
-    direct = [param.grad for param in direct_params(optimizer, stash) if param.grad is not None]
-    found = _check_and_divide([*(grad for _, grad in fresh), *direct], scale)
+        grad = param.grad
+        if grad is not None:
+            if grad.is_sparse:
+                # Before the check: two finite values of one row may sum to infinity.
+                param.grad = grad = grad.coalesce()
+            grads.append(grad)
+    found = _check_and_divide(grads, scale)
     for master, grad in fresh:
         # No copy: `_float` made one already, and float32 gradients of half weights do not exist.
         master.grad = grad if master.grad is None else master.grad.add_(grad)
@@ -95,7 +98,10 @@ def direct_params(optimizer: torch.optim.Optimizer, stash: Stash) -> Iterator[to
     """
     masters = {id(master) for _, master in stash.pairs}
     for group in optimizer.param_groups:
-        yield from (param for param in group["params"] if id(param) not in masters)
+        if masters:
+            yield from (param for param in group["params"] if id(param) not in masters)
+        else:
+            yield from group["params"]
 
 
 def _float(grad: torch.Tensor) -> torch.Tensor:

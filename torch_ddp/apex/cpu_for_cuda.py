@@ -126,6 +126,8 @@ def _replace_cuda_module() -> None:
         setattr(cuda, name, _answering(Idle()))
     for name in ("range_push", "range_pop", "mark"):
         setattr(cuda.nvtx, name, _answering(None))
+    # Older scripts read its numbers.
+    torch.version.cuda = "0.0"
     cuda.get_rng_state = lambda device="cuda": torch.get_rng_state()
     cuda.get_rng_state_all = lambda: [torch.get_rng_state()]
     cuda.set_rng_state = lambda new_state, device="cuda": torch.set_rng_state(new_state)
