@@ -144,6 +144,7 @@ def _replace_tensor_methods() -> None:
     tensor.pin_memory = _itself
     torch.UntypedStorage.cuda = _itself  # type: ignore[method-assign,assignment]
     tensor.get_device = lambda self: 0
+    tensor.record_stream = _answering(None)
 
     def to_cpu(self: Any, *args: Any, **kwargs: Any) -> Any:
         return to(self, *map(on_cpu, args[:1]), *args[1:], **_with_device_on_cpu(kwargs))

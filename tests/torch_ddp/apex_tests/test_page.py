@@ -155,3 +155,9 @@ def test_the_loss_scaler_moves_as_that_of_apex(apex_itself):
     script = Path(__file__).with_name("loss_scalers.py")
     output = _run(f'PYTHONPATH="$PWD/itself:$PYTHONPATH" python -W ignore {script}', apex_itself, timeout=250)
     assert output.endswith("20 runs of 100000 steps are equal\n")
+
+
+@needs_apex
+@pytest.mark.slow
+def test_apexs_own_tests_pass_without_edits_on_what_stands_in_for_it(tmp_path):
+    assert "44 passed" in _run(BLOCKS[6], tmp_path, timeout=550)
