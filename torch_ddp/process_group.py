@@ -227,7 +227,7 @@ def spawn(
                     join=False,
                     start_method="spawn",
                 )
-            join_ranks(started, first, Path(folder))
+            join_ranks(started, first, Path(folder), timeout)
 
 
 RANKS_VARIABLE = "TORCH_DDP_RANKS_OF"  # in the environment of what `spawn` starts, by which that is known

@@ -21,6 +21,8 @@ PREEMPTIONS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if 
 # 128 + the signal's number (143, 138), as shells say it of a process that a signal ended: schedulers take such a code for
 # a preemption and not for a failure.
 PREEMPTED = frozenset(128 + number for number in PREEMPTIONS)
+LOOK_SECONDS = 1.0  # between two looks at whether ranks are stopped
+SECONDS_MORE = 5.0  # than the others wait, until a rank that is stopped is given up
 SECONDS_TO_END = 30.0  # from SIGTERM to SIGKILL, as torch.multiprocessing has it
 
 
@@ -67,7 +69,7 @@ def failures(folder: Path) -> list[Failure]:
     return sorted(found)
 
 
-def join_ranks(context: Any, first: int, folder: Path) -> None:
+def join_ranks(context: Any, first: int, folder: Path, timeout: float) -> None:
     """Waits for started ranks; where one fails, ends the others and raises what the first one failed with.
 
     SIGTERM and SIGUSR1 to this process go on to the ranks within.
@@ -76,6 +78,7 @@ def join_ranks(context: Any, first: int, folder: Path) -> None:
       context: what ``torch.multiprocessing.start_processes(join=False)`` returned.
       first: the rank of its process 0.
       folder: where the ranks record their failures.
+      timeout: seconds that a rank waits for the others.
 
     Raises:
       torch.multiprocessing.ProcessRaisedException: with the traceback of the rank that failed first.
@@ -86,7 +89,7 @@ def join_ranks(context: Any, first: int, folder: Path) -> None:
     processes = context.processes
     with _handed_on(processes) as handed_on:
         try:
-            codes = _codes_at_first_failure(processes)
+            codes = _codes_at_first_failure(processes, first, 2 * timeout + SECONDS_MORE)
             if _preemption(codes, handed_on):
                 # Nobody failed: rank 0 may be at its checkpoint.
                 for process in processes:
@@ -104,16 +107,43 @@ def join_ranks(context: Any, first: int, folder: Path) -> None:
         raise _cause(processes, codes, first, failures(folder))
 
 
-def _codes_at_first_failure(processes: list[Any]) -> dict[int, int]:
+def _codes_at_first_failure(processes: list[Any], first: int, patience: float) -> dict[int, int]:
     # Read before any is ended from here, or a rank that hangs would look like one that was killed and hide the cause.
     waiting = {process.sentinel: process for process in processes}
+    stopped: dict[int, float] = {}  # since when, by index
     while waiting:
-        for sentinel in connection.wait(list(waiting)):
+        for sentinel in connection.wait(list(waiting), LOOK_SECONDS):
             waiting.pop(sentinel).join()
         codes = {index: process.exitcode for index, process in enumerate(processes) if process.exitcode}
         if codes:
             return codes
+        _raise_if_stopped(processes, stopped, first, patience)
     return {}
+
+
+def _raise_if_stopped(processes: list[Any], stopped: dict[int, float], first: int, patience: float) -> None:
+    from torch.multiprocessing.spawn import ProcessExitedException
+
+    # Mostly the others time out, and say where. But while gloo connects its pairs, a peer that is stopped is waited for
+    # without end (torch 2.13: of 17 ranks stopped within half a second of their start, one).
+    for index, process in enumerate(processes):
+        if not is_stopped(process.pid):
+            stopped.pop(index, None)
+        elif time.monotonic() - stopped.setdefault(index, time.monotonic()) > patience:
+            text = (
+                f"rank {first + index} is stopped since {patience:g} seconds, as by SIGSTOP, and the others wait for it"
+            )
+            raise ProcessExitedException(text, first + index, process.pid, -signal.SIGSTOP, "SIGSTOP")
+
+
+def is_stopped(pid: int) -> bool:
+    """Returns whether a process was stopped by a signal and has not gone on; False where there is no /proc to say it."""
+    try:
+        return (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0] == "T"
+        )
+    except (OSError, IndexError):
+        return False
 
 
 def _preemption(codes: dict[int, int], handed_on: list[int]) -> int | None:

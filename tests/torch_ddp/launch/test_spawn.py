@@ -1,6 +1,9 @@
 import ipaddress
+import multiprocessing
 import os
+import signal
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
 from torch_ddp import Rank, TorchDdpError, device_of, process_group, rank_from_environment, spawn
 from torch_ddp.process_group import keep_to_this_machine
-from torch_ddp.rank_failures import failures, recorded
+from torch_ddp.rank_failures import _codes_at_first_failure, _raise_if_stopped, failures, is_stopped, recorded
 
 
 def pids(folder: Path) -> list[int]:
@@ -172,3 +175,32 @@ def test_the_first_failure_on_record_is_kept_and_comes_first(tmp_path):
     assert [failure.rank for failure in found] == [1, 0]
     assert "KeyError: 'failed in 1'" in found[0].text
     assert "leaving" not in found[0].text
+
+
+def test_a_rank_that_is_stopped_is_named_when_the_others_wait_for_it_too_long(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=time.sleep, args=(600,), daemon=True) for _ in range(2)]
+    for process in processes:
+        process.start()
+    os.kill(processes[1].pid, signal.SIGSTOP)
+    try:
+        while not is_stopped(processes[1].pid):
+            time.sleep(0.01)
+        # Not for so long yet: one more look.
+        _raise_if_stopped(processes, seen := {}, 4, 0.2)
+        assert (list(seen), is_stopped(processes[0].pid), is_stopped(processes[1].pid)) == ([1], False, True)
+        with pytest.raises(
+            ProcessExitedException, match=r"^rank 5 is stopped since 0.2 seconds, as by SIGSTOP"
+        ) as error:
+            _codes_at_first_failure(processes, 4, 0.2)
+        assert error.value.error_index == 5
+        os.kill(processes[1].pid, signal.SIGCONT)
+        while is_stopped(processes[1].pid):
+            time.sleep(0.01)
+        _raise_if_stopped(processes, seen, 4, 0.0)
+        assert seen == {}
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+    assert not is_stopped(processes[0].pid)
