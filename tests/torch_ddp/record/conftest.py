@@ -29,11 +29,11 @@ def command_of(program, ranks, python=sys.executable):
 
 @pytest.fixture
 def bare(tmp_path, torch_python):
-    """Runs a program as it is, in forks, and returns where it left its weights."""
+    """Runs a program as it is, in forks or by an interpreter of its own, and returns where it left its weights."""
 
-    def run(program, *arguments, ranks=2):
+    def run(program, *arguments, ranks=2, python=torch_python):
         weights = tmp_path / f"{program}-bare.pt"
-        words = [*command_of(program, ranks, torch_python), "--out", str(weights), *arguments]
+        words = [*command_of(program, ranks, python), "--out", str(weights), *arguments]
         subprocess.run(words, check=True, env=environment(), capture_output=True, timeout=300)
         return weights
 
