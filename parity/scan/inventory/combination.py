@@ -83,20 +83,21 @@ def _has_generators(node: ast.AST) -> bool:
     return isinstance(node, ast.ListComp | ast.GeneratorExp) and bool(node.generators)
 
 
-def _transposed(over: ast.expr, function: Function) -> ast.expr | None:
+def _transposed(over: ast.expr, function: Function, depth: int = 3) -> ast.expr | None:
     """Returns X of `zip(*X)`, also in `enumerate`, `list`, `six.moves.zip`, or by a name that is given so."""
     if isinstance(over, ast.Call):
         name = chain(over.func).rpartition(".")[2]
         if name in ("zip", "izip", "zip_longest") and len(over.args) == 1 and isinstance(over.args[0], ast.Starred):
             return over.args[0].value
         if name in ("enumerate", "list", "tqdm", "iter") and over.args:
-            return _transposed(over.args[0], function)
+            return _transposed(over.args[0], function, depth)
         if name in ("range", "xrange") and len(over.args) == 1 and _is_len_of_first(over.args[0]):
             return over.args[0].args[0]  # type: ignore[attr-defined,no-any-return]
-    if isinstance(over, ast.Name):
+    # A name may be given to itself: `pairs = enumerate(pairs)`.
+    if isinstance(over, ast.Name) and depth:
         for given in function.assigned.get(over.id, ()):
             if isinstance(given.value, ast.Call) and given.how == "=":
-                return _transposed(given.value, function)
+                return _transposed(given.value, function, depth - 1)
     return None
 
 

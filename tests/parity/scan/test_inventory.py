@@ -144,6 +144,14 @@ def test_sessions_in_blocks_for_devices_are_called_so(tmp_path):
     assert [each.kind for each in scanned(tmp_path, source).towers] == [SERIAL]
 
 
+@pytest.mark.parametrize("name", ["tower_grads", "xs", "loss", "N", "train"])
+@pytest.mark.parametrize("around", ["enumerate({})", "list({})", "{} + {}", "set({})", "({}, {})"])
+def test_a_name_that_is_given_to_itself_ends(tmp_path, name, around):
+    behind = f"for pair in {name}:\n    train({name}, tf.gradients({name}, {name}))\n"
+    source = f"{name} = {around.format(name, name)}\n{LOOP}{behind}"
+    assert [each.kind for each in scanned(tmp_path, source).towers] == [TOWERS]
+
+
 def test_what_is_in_another_file_is_followed(tmp_path):
     (tmp_path / "combining.py").write_text(
         HEAD
