@@ -20,10 +20,12 @@ SCRIPTS = ("clones.py", "queue_fed.py", "split_sum.py", "ungated.py", "hand_writ
 MOST_BYTES_OF_SOURCE = 60_000
 PIECES = (
     b"(", b")", b"[", b"{", b"}", b":", b"\n    ", b"\t", b"\\\n", b"'''", b'"', b"f'{", b"lambda *a, **b: ",
-    b"for i in range(n):\n", b"with tf.device('/gpu:%d' % i):\n", b"zip(*tower_grads)", b"print >>x, ", b"exec ", b"`x`",
+    b"for i in range(n):\n", b"with tf.device('/gpu:%d' % i):\n", b"zip(*tower_grads)", b"print >>x, ", b"exec ",
+    b"`x`",
     b"0777L", b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"# coding: utf-16\n", b"# coding: rot13\n", b"x = x\n",
     b"self.x = self.x\n",
-    b"pairs = enumerate(pairs)\nfor p in pairs: pass\n", b"i = list(i)\n", b"import a as tf\n", b"from . import *\n", b"def f(f=f): return f(f)\n", b"class A(A): pass\n",
+    b"pairs = enumerate(pairs)\nfor p in pairs: pass\n", b"i = list(i)\n",
+    b"import a as tf\n", b"from . import *\n", b"def f(f=f): return f(f)\n", b"class A(A): pass\n",
     b"(" * 400, b"if 1:\n" * 200, b"\x1b[31m", b"\xe2\x80\xae", b"::error::", b"*" * 300,
 )  # fmt: skip
 

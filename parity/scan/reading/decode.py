@@ -102,14 +102,14 @@ def cells_of(data: bytes) -> str:
     except (ValueError, AttributeError, TypeError, RecursionError, json.JSONDecodeError):
         raise UnreadableFile("is no notebook") from None
     placed = _at_their_lines(sources, data)
-    return "\n".join(placed if placed is not None else [_runnable(line) for source in sources for line in source])
+    return "\n".join(placed if placed is not None else [line for source in sources for line in _runnable(source)])
 
 
 def _at_their_lines(sources: list[list[str]], data: bytes) -> list[str] | None:
     """Puts each line of the cells where the notebook's file has it; None where it has several on one line."""
     raw = [line.strip().rstrip(",") for line in data.decode("utf-8", "replace").split("\n")]
     placed, place = [""] * len(raw), 0
-    for line in (line for source in sources for line in source):
+    for line, runnable in (pair for source in sources for pair in zip(source, _runnable(source), strict=True)):
         if not line.strip():
             continue
         texts = {json.dumps(text, ensure_ascii=ascii) for text in (line, f"{line}\n") for ascii in (True, False)}
@@ -117,15 +117,23 @@ def _at_their_lines(sources: list[list[str]], data: bytes) -> list[str] | None:
             place += 1
         if place == len(raw):
             return None
-        placed[place] = _runnable(line)
+        placed[place] = runnable
         place += 1
     return placed
 
 
-def _runnable(line: str) -> str:
-    """A line for the notebook itself becomes a comment."""
-    match = MAGIC.match(line)
-    return f"{match[1]}pass  # {line}" if match else line
+def _runnable(lines: list[str]) -> list[str]:
+    """Returns lines of a cell, of which those for the notebook itself, or for a shell, are comments."""
+    runnable = list[str]()
+    goes_on = False
+    for line in lines:
+        match = MAGIC.match(line)
+        if match or goes_on:
+            runnable.append(f"{match[1]}pass  # {line}" if match and not goes_on else f"# {line}")
+            goes_on = line.rstrip().endswith("\\")
+        else:
+            runnable.append(line)
+    return runnable
 
 
 def _source(cell: dict[str, Any]) -> list[str]:

@@ -154,6 +154,12 @@ def test_a_notebook_s_lines_are_where_its_file_has_them(tmp_path):
     assert not any("ls" in line.split() for line in code.values())
 
 
+def test_a_shell_command_of_a_notebook_goes_on_behind_a_backslash(tmp_path):
+    text = read_source(notebook(tmp_path, "!make \\\n  --all \\\n  --of it\nx = 1"))
+    assert parse(text).broken == ()
+    assert [line for line in text.split("\n") if line and "#" not in line] == ["x = 1"]
+
+
 def test_a_notebook_on_one_line_is_read_too(tmp_path):
     assert read_source(notebook(tmp_path, "x = 1", "y = 2", indent=None)).split() == ["x", "=", "1", "y", "=", "2"]
 
