@@ -249,7 +249,7 @@ def write_resnet(folder: Path, given: argparse.Namespace) -> int:
     # Vectors as long as the numbers of earlier maps: said here, or the mapping would find out by a step of each side.
     pairs = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
     names = [f"stage{stage}_block{block}" for stage, blocks in enumerate((3, 4, 6, 3)) for block in range(blocks)]
-    given.mapping = "\n[mapping]\n" + "".join(
+    given.mapping = '\n[mapping]\n"logits/kernel" = { to = "logits.weight", transform = "transpose" }\n' + "".join(
         f'"{name}/{part}/norm/{one}" = {{ to = "{name}.{part}.norm.{other}", transform = "identity" }}\n'
         for name in names
         for part in (("three", "short") if name.endswith("block0") else ("three",))

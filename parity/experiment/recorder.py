@@ -26,7 +26,7 @@ from parity.experiment.runs import (
 from parity.experiment.sides.rerun import Rerun
 from parity.experiment.sides.tensorflow_side import ReferenceSide, TensorFlowSide
 from parity.experiment.sides.torch_side import TorchSide
-from parity.experiment.spec import Progress, silent
+from parity.experiment.spec import MAPPING, Progress, silent
 from parity.experiment.stepwise.on_demand import remove
 from parity.experiment.stepwise.record import Stepwise, whole_float32
 from parity.experiment.stepwise.sizes import Budget, Fit, all_runs, fit, step_by_step
@@ -99,6 +99,9 @@ class Recorder:
         if self._budget is not None and self._is_too_large(self._budget):
             self.fit = fit(prepared.sizes, self._case.steps, self._keep, self._budget)
             self._stepwise = self._new_stepwise(self.fit.keep)
+            # What the mapping was decided by, where it was by numbers, is as large as a step.
+            for path in (each for name in ("start", "tf", "torch") for each in (self._out / name).glob(f"{MAPPING}*")):
+                shutil.rmtree(path)
             most = step_by_step(prepared.sizes, self.fit.steps, self.fit.keep)
             self._tick(f"step by step: {most / 1e9:.3g} GB on disk predicted", 0, 1)
         if self._stepwise is None:

@@ -137,3 +137,12 @@ def test_a_strict_budget_makes_fewer_steps_and_says_so(tmp_path):
     made = max(check.step for check in result.levels["function"].checks) + 1
     assert note.startswith(f"{made} of 40 steps were run, for it would take") and 1 <= made < 40
     assert result.verdict == "same"
+
+
+def test_what_a_mapping_was_decided_by_goes_before_the_first_step(tmp_path):
+    case, sides = made_case(tmp_path / "case"), made_sides(tmp_path, None, PLAIN)
+    left = [tmp_path / "out" / name for name in ("start/mapping", "tf/mapping", "torch/mapping-torch")]
+    for folder in left:
+        folder.mkdir(parents=True)
+    assert run_case(case, sides, ("function",), tmp_path / "out", budget=Budget(1), quick=True).verdict == "same"
+    assert not any(folder.exists() for folder in left)
