@@ -213,6 +213,7 @@ def _html(markdown: str) -> str:
     # Markup in the text stays text: html is off.
     html = str(MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown))
     # What is wider than its card scrolls, from the keyboard too.
+    html = html.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
     return html.replace("<pre>", '<pre tabindex="0">')
 
 

@@ -46,5 +46,5 @@ function placesOf(worst) {
   if (!worst.length) return element("p", { class: "dim", text: "Nowhere: all values are equal." });
   const head = ["place", "reference", "candidate"].map((text) => element("th", { scope: "col", text }));
   const rows = worst.map(([index, one, other]) => element("tr", {}, element("th", { scope: "row", text: index }), element("td", { text: one }), element("td", { text: other })));
-  return element("div", { class: "wide" }, element("table", { class: "places" }, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)));
+  return element("div", { class: "wide", tabindex: "0" }, element("table", { class: "places" }, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)));
 }

@@ -48,7 +48,7 @@ function tableOf(course) {
   const rows = course.map((cell) => element("tr", {}, element("th", { scope: "row", text: cell.step }),
     ...[...(measured(cell) ? [cell.difference, cell.allowed, cell.multiple].map((n) => shown(n)) : ["-", "-", "-"]), VERDICTS[cell.verdict]].map((text) => element("td", { text }))));
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
-  return element("details", {}, element("summary", { text: "The same as a table" }), element("div", { class: "wide" }, table));
+  return element("details", {}, element("summary", { text: "The same as a table" }), element("div", { class: "wide", tabindex: "0" }, table));
 }
 
 function chartOf(course, step) {

@@ -121,6 +121,7 @@ function diagram({ about, controls, draw }) {
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     picture.replaceChildren(tip, ...shapes.flat(9));
     document.getElementById("told").textContent = told;
+    picture.setAttribute("aria-label", told);
     table(caption, head, rows);
   }
   show();

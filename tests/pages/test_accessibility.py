@@ -1,0 +1,85 @@
+"""Reports and lessons pass axe, rules of accessibility, in light and dark, wide and narrow."""
+
+import json
+from importlib.resources import files
+
+import pytest
+from support.chromium import Chromium
+
+from parity.judge import Closer, Histogram, Place
+from parity.judge.result import Cause, Check, FirstDifference, Level, Result
+from parity.report import write_html
+from parity.report.provenance import provenance
+from parity.teach.lessons import rendered_lessons, rendered_page
+
+AXE = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+VIOLATIONS = """axe.run(document).then((found) => JSON.stringify(found.violations.map((each) =>
+  each.id + ": " + each.nodes.map((node) => node.target.join(" ")).join(", "))))"""
+# One of each width and of each scheme is in the default tier.
+WINDOWS = [
+    pytest.param((1400, False), id="1400-light"),
+    pytest.param((400, True), id="400-dark"),
+    pytest.param((1400, True), id="1400-dark", marks=pytest.mark.slow),
+    pytest.param((400, False), id="400-light", marks=pytest.mark.slow),
+]
+
+
+def report(path):
+    """A report with every part that a page may have."""
+    keys = ["loss/0", "grad/a/very/long/name/of/a/layer/somewhere/in/the/middle/kernel", "var/w"]
+    kinds = ("same", "different", "incomparable")
+    checks = [
+        Check("lockstep", step, key, kinds[place], 2.0, 1.0) for step in range(3) for place, key in enumerate(keys)
+    ]
+    first = FirstDifference(checks[1], "grad", "a", "", None)
+    cause = Cause("sum_instead_of_mean", "sum instead of mean", "all gradients differ by 2", "average them")
+    level = Level("function", "different", "1 of 3 tensors is not the same", checks, first, [cause])
+    facts = ({"towers": 2, "combine": "sum"}, {"ranks": 2, "combine": "mean"})
+    result = Result({"function": level, "mixed": Level("mixed", "not_run", "not requested")}, *facts, notes=["a note"])
+    counts = Histogram(-1.0, 1.0, [3] * 24)
+    result.closer.append(
+        Closer("function", "lockstep", 0, keys[1], 72, 72, counts, counts, counts, [Place((1,), 0.5, 1.0)])
+    )
+    result.pairs.append(("a/kernel", "a.weight", "transpose", "by name"))
+    result.provenance = provenance()
+    write_html(result, path, "case")
+    return path
+
+
+@pytest.fixture(scope="module", params=WINDOWS)
+def tab(request, chromium_path, tmp_path_factory):
+    width, dark = request.param
+    opened = Chromium(chromium_path, tmp_path_factory.mktemp("profile"), dark=dark)
+    opened.ask("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
+    yield opened
+    opened.close()
+
+
+def violations(tab, path):
+    tab.open(path)
+    tab.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; }); 0")
+    tab.evaluate(f"{AXE}; 0")
+    found = json.loads(tab.evaluate(VIOLATIONS))
+    beyond = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return found + [f"{beyond} pixels stand out at the right"] * (beyond > 0)
+
+
+def test_a_report_passes_axe(tab, tmp_path):
+    assert violations(tab, report(tmp_path / "report.html")) == []
+
+
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(each.number, marks=pytest.mark.slow if each.number > 1 else ()) for each in rendered_lessons()],
+)
+def test_a_lesson_passes_axe(number, tab):
+    assert violations(tab, rendered_page(number)) == []
+
+
+def test_a_page_that_breaks_rules_does_not_pass(tab, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text(
+        "<!DOCTYPE html><html data-drawn=1><title>x</title><img src='data:,'><p style='width: 3000px'>x</p>"
+    )
+    found = " ".join(violations(tab, page))
+    assert "image-alt: img" in found and "html-has-lang" in found and "pixels stand out" in found
