@@ -22,9 +22,11 @@ def test_every_step_has_the_recorded_learning_rate():
 @pytest.mark.parametrize("name", TWINS)
 def test_every_twin_takes_what_a_trace_says_of_it(name):
     facts = {"name": name, "momentum": 0.5, "beta1": 0.5, "epsilon": 0.125, "use_nesterov": True, "unknown": 1}
+    facts.update(decay=0.25, rho=0.5, learning_rate=7.0)
     optimizer = recorded_optimizer(torch.nn.Linear(1, 1), facts, [0.1])
     group = optimizer.param_groups[0]
     assert all(group[key] == value for key, value in facts.items() if key in group)
+    assert group["lr"] == pytest.approx(0.1)
 
 
 def test_an_optimizer_without_a_twin_is_refused():

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 from torch_ddp.like_tf.errors import LikeTfError
 
 F = TypeVar("F", bound=Callable[..., Any])
+FURTHER = "further_names_of_arguments"
 
 
 def also_named(**names: str) -> Callable[[F], F]:
@@ -29,9 +30,19 @@ def also_named(**names: str) -> Callable[[F], F]:
         def call(*args: Any, **keywords: Any) -> Any:
             return function(*args, **renamed(who, keywords, names))
 
+        setattr(call, FURTHER, frozenset(names))
         return cast(F, call)
 
     return decorate
+
+
+def accepted_names(function: Callable[..., Any]) -> frozenset[str]:
+    """Returns the names that a function's keyword arguments may have, further ones among them.
+
+    Args:
+        function: any; of a class its ``__init__``.
+    """
+    return frozenset(inspect.signature(function).parameters) | getattr(function, FURTHER, frozenset())
 
 
 def renamed(who: str, keywords: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:

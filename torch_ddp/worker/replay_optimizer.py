@@ -1,6 +1,5 @@
 """Makes the optimizer that a recorded TensorFlow script used, with the learning rates that it had step by step."""
 
-import inspect
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from torch.optim import Optimizer
 
 from torch_ddp import like_tf
 from torch_ddp.errors import TorchDdpError
+from torch_ddp.like_tf.arguments import accepted_names
 
 TWINS: dict[str, type[Optimizer]] = {
     "GradientDescentOptimizer": like_tf.GradientDescent,
@@ -39,7 +39,8 @@ def recorded_optimizer(model: nn.Module, description: Mapping[str, Any], rates: 
             f"replay: expected a recorded optimizer among {', '.join(sorted(TWINS))}, got {name}. "
             "Name your port's own with --optimizer MODULE:FUNCTION."
         )
-    known = inspect.signature(TWINS[name]).parameters
+    # By TensorFlow's names, as the facts have them; the rates of the steps come in the place of theirs.
+    known = accepted_names(TWINS[name].__init__) - {"learning_rate"}
     settings = {key: value for key, value in description.items() if key in known}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     # In the dtype of the weights, as slots take theirs; rates are float32 numbers of the trace.

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from torch_ddp import like_tf
-from torch_ddp.like_tf.arguments import also_named
+from torch_ddp.like_tf.arguments import accepted_names, also_named
 
 IMAGE, ONE, SOME = torch.ones(1, 2, 5, 5), torch.full((2,), 0.5), [torch.ones(3)]
 KERNEL = torch.ones(2, 2, 3, 3)
@@ -108,6 +108,13 @@ def test_pools_and_dropout_take_both_names_too():
 def test_the_signature_is_the_functions_own_and_positions_stay():
     assert list(inspect.signature(like_tf.Adam.__init__).parameters)[1:6] == ["params", "lr", "beta1", "beta2", "eps"]
     assert list(inspect.signature(like_tf.l2_normalize).parameters) == ["x", "dim", "eps"]
+
+
+def test_what_a_function_accepts_has_further_names_in_it():
+    accepted = accepted_names(like_tf.Momentum.__init__)
+    assert {"lr", "learning_rate", "nesterov", "use_nesterov", "momentum"} <= accepted
+    assert "decay" not in accepted
+    assert accepted_names(lambda a, b=1: a) == {"a", "b"}
 
 
 def test_a_further_name_of_no_argument_is_a_mistake_of_ours():
