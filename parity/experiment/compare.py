@@ -99,7 +99,7 @@ def _compared(one: Trace, other: Trace, join: Join, in_detail: bool, tick: Progr
             Check("free", step, trace_name("loss", tower=0), "incomparable", note=f"the {whose} has no step {step}")
         )
     first = first_difference(join, checks, {"free": (one, other)})
-    towers = int(one.facts.get("towers", one.facts.get("ranks", 1)))
+    towers = int(one.facts.get("towers") or one.facts.get("ranks") or 1)  # null is as good as none
     evidence = Evidence(join, one, other, None, towers)
     # A missing tensor has no cause in numbers.
     different = first if first is not None and first.check.verdict == "different" else None

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from parity.judge.metrics import distance, norm
-from parity.trace import TensorFile, Trace
+from parity.trace import TensorFile, Trace, TraceError
 from parity.trace.arrays import Array
 
 
@@ -87,4 +87,11 @@ class MeasuredSpread:
         if step != self._step:
             self._step, self._file = step, self._measured.step(step)
         name = next((name for name in (self._prefix + text, text) if name in self._file), None)
-        return float(self._file.read(name)) if name is not None else 0.0
+        if name is None:
+            return 0.0
+        value = self._file.read(name)
+        if value.size != 1:
+            raise TraceError(
+                f"trace: expected one distance, {name}, in {self._file.path}, got {value.size}. Make it anew."
+            )
+        return float(value.reshape(()))

@@ -208,8 +208,9 @@ class Checkpoints:
         if type(state.get("format")) is not int or state["format"] == CHECKPOINT_FORMAT:
             require_form(state)
         self._check(state)
-        own = {name: value.clone() for name, value in state["random"][self._rank.rank % state["world_size"]].items()}
-        require_random_state(own, self._device)
+        saved = state["random"][self._rank.rank % state["world_size"]]
+        require_random_state(saved, self._device)
+        own = {name: value.clone() for name, value in saved.items() if isinstance(value, torch.Tensor)}
         progress, threads, saved_with = Progress(**state["progress"]), state["threads"], state["world_size"]
         names, shards = [name for name in self._parts if name in state["parts"]], state.get(SHARDS)
         if shards is not None:

@@ -40,7 +40,8 @@ def require_random_state(state: Mapping[str, Any], device: torch.device) -> None
     """
     wanted = {"python": PYTHON_WORDS, "numpy": NUMPY_WORDS, "numpy_gauss": 1, "torch": len(torch.get_rng_state())}
     names = [*wanted, "python_gauss", *(["cuda"] if device.type == "cuda" else [])]
-    found = {name: value for name in names if isinstance(value := state.get(name), torch.Tensor) and value.ndim == 1}
+    known = state if isinstance(state, Mapping) else {}
+    found = {name: value for name in names if isinstance(value := known.get(name), torch.Tensor) and value.ndim == 1}
     right = len(found) == len(names) and all(len(found[name]) == count for name, count in wanted.items())
     if not right or not _are_words(found) or len(found["python_gauss"]) > 1:
         raise CheckpointError(

@@ -64,3 +64,13 @@ def test_python_collects_again_afterwards_also_where_traces_are_refused(tmp_path
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("facts", [{"towers": None}, {"ranks": None}, {}])
+def test_towers_that_a_trace_says_nothing_of_are_one(tmp_path, facts):
+    for side, value in (("a", 1.0), ("b", 2.0)):
+        writer = TraceWriter(tmp_path / side, {"package": "test"}, facts, {})
+        writer.init({})
+        writer.step(0, {"loss/0": np.float64(value)})
+        writer.close()
+    assert compare_traces(tmp_path / "a", tmp_path / "b").verdict == "different"
