@@ -56,7 +56,7 @@ USUAL = {"checkpoints", "result.json"}
     ("words", "files"),
     [
         (["--csv"], {"log.csv"}),
-        (["--tensorboard"], {"tensorboard"}),
+        pytest.param(["--tensorboard"], {"tensorboard"}, marks=pytest.mark.slow),
         (["--profile", 2], {"profile"}),
         (["--background"], set()),
         (["--keep", 3], set()),
@@ -66,7 +66,7 @@ USUAL = {"checkpoints", "result.json"}
         (["--reduction", "ordered_sum"], set()),
         (["--sync-bn"], set()),  # on one rank
         (["--opt-level", "O0"], set()),
-        (["--compile", "eager"], set()),
+        pytest.param(["--compile", "eager"], set(), marks=pytest.mark.slow),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else None,
 )
@@ -88,9 +88,9 @@ def test_what_does_not_change_the_numbers_changes_no_bit(alone, plain, tmp_path,
     [
         (["--precision", "bfloat16"], 0.02),
         (["--precision", "float16"], 0.02),
-        (["--opt-level", "O1"], 0.02),
+        pytest.param(["--opt-level", "O1"], 0.02, marks=pytest.mark.slow),
         (["--opt-level", "O2"], 0.02),
-        (["--opt-level", "O3"], 0.05),
+        pytest.param(["--opt-level", "O3"], 0.05, marks=pytest.mark.slow),
         (["--accumulate", 2], 0.3),  # batch norm sees half as many examples at a time
         (["--learning-rate", 0.051], 0.02),
     ],
@@ -178,7 +178,7 @@ def test_a_nan_at_any_update_stops_with_its_place_and_the_last_finite_checkpoint
     assert all(value.isfinite().all() for value in parts_of(tmp_path)["model"].values())
 
 
-HALF = [["--opt-level", "O1"], ["--opt-level", "O2"], ["--precision", "float16"]]
+HALF = [pytest.param(["--opt-level", "O1"], marks=pytest.mark.slow), ["--opt-level", "O2"], ["--precision", "float16"]]
 
 
 @pytest.mark.parametrize("words", [[], *HALF], ids=" ".join)

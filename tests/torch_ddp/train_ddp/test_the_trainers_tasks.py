@@ -23,7 +23,7 @@ TASKS = {
 }
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", ["digits", "text", "images", pytest.param("volumes", marks=pytest.mark.slow)])
 def test_a_task_resumes_to_the_bit_and_leaves_its_best(name, monkeypatch, tmp_path):
     words = ["--quiet", "--task", name, *TASKS[name], "--save-every", 100]
     with process_group(ALONE, "gloo", (tmp_path / "meeting").as_uri()), trainer() as train:
