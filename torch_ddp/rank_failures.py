@@ -152,11 +152,7 @@ def _preemption(codes: dict[int, int], handed_on: list[int]) -> int | None:
     ended = set(codes.values())
     if ended and ended <= PREEMPTED:
         return max(ended)
-    return (
-        128 + handed_on[0]
-        if handed_on and ended and ended <= {*PREEMPTED, *(-number for number in handed_on)}
-        else None
-    )
+    return 128 + handed_on[0] if ended & {-number for number in handed_on} else None
 
 
 @contextlib.contextmanager

@@ -13,7 +13,14 @@ from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
 from torch_ddp import Rank, TorchDdpError, device_of, process_group, rank_from_environment, spawn
 from torch_ddp.process_group import keep_to_this_machine
-from torch_ddp.rank_failures import _codes_at_first_failure, _raise_if_stopped, failures, is_stopped, recorded
+from torch_ddp.rank_failures import (
+    _codes_at_first_failure,
+    _preemption,
+    _raise_if_stopped,
+    failures,
+    is_stopped,
+    recorded,
+)
 
 
 def pids(folder: Path) -> list[int]:
@@ -204,3 +211,20 @@ def test_a_rank_that_is_stopped_is_named_when_the_others_wait_for_it_too_long(tm
             process.kill()
             process.join()
     assert not is_stopped(processes[0].pid)
+
+
+@pytest.mark.parametrize(
+    ("codes", "handed_on", "code"),
+    [
+        ({0: 143, 1: 143}, [], 143),
+        ({0: 138}, [10], 138),
+        ({0: -10}, [10], 138),
+        ({0: 1, 1: -10}, [10], 138),  # rank 0 failed for lack of the other
+        ({0: 1, 1: 138}, [10], None),
+        ({0: -15}, [], None),
+        ({0: -9}, [15], None),
+        ({}, [15], None),
+    ],
+)
+def test_ranks_that_died_of_a_signal_handed_on_were_preempted_and_no_others(codes, handed_on, code):
+    assert _preemption(codes, handed_on) == code
