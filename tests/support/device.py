@@ -91,7 +91,8 @@ def _drawn(function: Callable[..., Any]) -> Callable[..., Any]:
     def drawn(*arguments: Any, **options: Any) -> Any:
         if not _in_tests() or "device" in options:
             return function(*arguments, **options)
-        return function(*arguments, device="cpu", **options).to(DEVICE)
+        leaf = options.pop("requires_grad", False)
+        return function(*arguments, device="cpu", **options).to(DEVICE).requires_grad_(leaf)
 
     return drawn
 
@@ -101,6 +102,8 @@ def _filled(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def filled(self: Any, *arguments: Any, **options: Any) -> Any:
+        if not self.is_cuda:
+            return method(self, *arguments, **options)
         return self.copy_(method(self.detach().cpu(), *arguments, **options))
 
     return filled

@@ -7,6 +7,7 @@ from torch_ddp.errors import TorchDdpError
 from torch_ddp.like_tf import dropout
 from torch_ddp.record.recorded_draws import DrawsOfLoop, RecordedDraws, with_recorded_draws
 
+pytestmark = pytest.mark.on_cpu("knows torch's own functions by identity")
 UNIFORM = torch.tensor([[0.1, 0.9, 0.5], [0.3, 0.2, 0.7]])
 ONES = torch.ones(2, 3)
 

@@ -19,6 +19,7 @@ def test_every_step_has_the_recorded_learning_rate():
     assert values == [0.5, 0.25, 0.0]
 
 
+@pytest.mark.on_cpu("a GPU fuses products and sums, by an ulp")
 @pytest.mark.parametrize("name", TWINS)
 def test_every_twin_takes_what_a_trace_says_of_it(name):
     facts = {"name": name, "momentum": 0.5, "beta1": 0.5, "epsilon": 0.125, "use_nesterov": True, "unknown": 1}

@@ -5,6 +5,8 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from torch_ddp import Rank, TorchDdpError, TrainingSampler
 
+pytestmark = pytest.mark.on_cpu("torch's own sampler draws with a generator of the CPU")
+
 
 def samplers(size: int, world: int, **options) -> list[TrainingSampler]:
     return [TrainingSampler(range(size), Rank(rank, rank, world), **options) for rank in range(world)]

@@ -102,6 +102,7 @@ class WeightCache:
                 elif dtype is not half and dtype in HALF_DTYPES:
                     arg = arg.to(half)
             elif isinstance(arg, SEQUENCES):
+                self.cast_together(arg)
                 arg = _mapped(self._narrow, arg)
             cast.append(arg)
         return cast

@@ -18,7 +18,7 @@ def graph_float(value: float) -> float:
         The nearest float32 as a Python float.
     """
     # Off by 2^-24 of itself at most, and what is computed from it by more: 1 - 0.999 by 1.3e-5.
-    return float(np.float32(value))
+    return float(np.float32(float(value)))  # a learning rate may be a tensor, on a GPU too
 
 
 def kernel_scalar(value: float, dtype: torch.dtype) -> torch.Tensor:

@@ -289,17 +289,15 @@ class DistributedDataParallel(TorchDDP):
 
     def _hook(self, state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
         flat = bucket.buffer()
-        if flat.is_sparse:
-            flat = (
-                flat.coalesce()
-            )  # gloo asks a sparse tensor of a GPU for its indices, which one with rows twice refuses
         if not self._enabled:
             done: torch.futures.Future[Tensor] = torch.futures.Future()
             done.set_result(flat)
             return done
         if self._retain:
             self._retained[bucket.index()] = flat
-        work = dist.all_reduce(self._scaling.before(flat), async_op=True)
+        sent = self._scaling.before(flat)
+        # gloo asks a sparse tensor of a GPU for its indices, which one refuses that may have rows twice, as one multiplied.
+        work = dist.all_reduce(sent.coalesce() if sent.is_sparse else sent, async_op=True)
         summed: torch.futures.Future[list[Tensor]] = work.get_future()
         return summed.then(lambda future: self._scaling.after(future.value()[0], flat))
 

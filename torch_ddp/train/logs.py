@@ -162,7 +162,7 @@ class Profiler:
 
         kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self._device.type == "cuda" else [])]
         plan = schedule(wait=0, warmup=1, active=self._updates, repeat=1)
-        with profile(activities=kinds, schedule=plan, on_trace_ready=self._write) as self._profile:
+        with profile(activities=kinds, schedule=plan, on_trace_ready=self._write, acc_events=True) as self._profile:
             yield self
 
     def step(self) -> None:

@@ -195,3 +195,10 @@ def test_a_recurrent_layer_in_one_piece_learns_what_it_learns_in_many():
         amp.deactivate()
     assert all(torch.equal(one, many) for one, many in zip(*grads, strict=True))
     assert all(grad.abs().sum() > 0 for grad in grads[0])
+
+
+def test_a_recurrent_layer_is_called_with_its_weights_in_one_piece(casts):
+    model = _flattened(nn.GRU(3, 4))
+    model(torch.ones(5, 2, 3))
+    halves = [casts.mode.cache.cast(weight) for weight in model.parameters()]
+    assert len({half.untyped_storage().data_ptr() for half in halves}) == 1

@@ -5,14 +5,13 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
+from amp.test_casts import BLACK, WHITE
 from torch import nn
 
 from torch_ddp import amp
 from torch_ddp.apex import amp_C
 from torch_ddp.apex.normalization import FusedLayerNorm, FusedRMSNorm, MixedFusedLayerNorm
 from torch_ddp.apex.optimizers import FusedAdagrad, FusedAdam, FusedLAMB, FusedNovoGrad, FusedSGD
-
-from ..amp.test_casts import BLACK, WHITE
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="no CUDA GPU here: run this file on a machine with one to enable it"
@@ -38,7 +37,7 @@ def test_every_function_of_apexs_list_runs_in_float32(name, dtype):
     assert (result.device.type, result.dtype) == ("cuda", FLOAT)
 
 
-@pytest.mark.parametrize(("first", "second"), itertools.product([HALF, FLOAT], repeat=2))
+@pytest.mark.parametrize(("first", "second"), [*itertools.product([HALF, FLOAT], repeat=2)])
 @pytest.mark.parametrize("name", ["add", "mul", "div", "atan2", "dot", "cross", "addcmul", "addcdiv"])
 def test_every_promotion_of_apexs_list_takes_the_widest(name, first, second):
     amp.initialize([], verbosity=0)

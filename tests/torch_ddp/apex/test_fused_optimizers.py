@@ -52,6 +52,7 @@ def check(make, dtype, follow, rtol=0.0):
 DTYPES = [torch.float32, torch.float64]
 
 
+@pytest.mark.on_cpu("a GPU fuses products and sums, by an ulp")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("w_mode", "correct", "decay"), [*itertools.product((True, False), (True, False), (0.0, 0.1))])
 def test_adam(w_mode, correct, decay, dtype):

@@ -42,6 +42,7 @@ def held_writes(monkeypatch):
     go.set()
 
 
+@pytest.mark.on_cpu("compares with what lies on the CPU")
 def test_what_is_saved_in_the_background_is_what_was_there_when_it_was_saved(tmp_path, held_writes):
     model, optimizer = training()
     checkpoints = Checkpoints(tmp_path, ALONE, {"model": model, "optimizer": optimizer}, background=True)
@@ -93,6 +94,7 @@ def test_the_best_stays_over_a_restart_and_whatever_the_step(tmp_path, higher, b
     assert fresh().resume() == Progress(4, 0, 4)
 
 
+@pytest.mark.on_cpu("compares with what lies on the CPU")
 def test_after_a_resume_nothing_is_in_the_file_any_more(tmp_path):
     model, optimizer = training()
     path = Checkpoints(tmp_path, ALONE, {"model": model, "optimizer": optimizer}).save(Progress(1, 0, 1))

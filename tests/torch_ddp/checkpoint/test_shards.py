@@ -88,6 +88,7 @@ def test_a_writer_killed_before_the_file_that_names_the_shards_leaves_the_older_
     assert len(list(tmp_path.glob("shards-*"))) == len(list(tmp_path.glob("step-*"))) == 2
 
 
+@pytest.mark.on_cpu("exports tensors of a file, which lie on the CPU")
 def test_what_is_exported_are_the_tensors_and_not_their_places(tmp_path):
     model, _, checkpoints = training(ALONE, str(tmp_path), sharded=True)
     path = checkpoints.save(Progress(3, 0, 3))

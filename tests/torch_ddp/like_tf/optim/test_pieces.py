@@ -72,6 +72,7 @@ def _sizes(counts, monkeypatch, contiguous=True):
     return [[row[0].numel() for row in piece] for piece in pieces(rows)]
 
 
+@pytest.mark.on_cpu("pieces are of a CPU's cache")
 def test_small_parameters_are_joined_up_to_a_piece_and_large_ones_cut(monkeypatch):
     assert _sizes([60, 40, 1, 99, 1], monkeypatch) == [[60, 40], [1, 99], [1]]
     assert _sizes([10, 250, 10], monkeypatch) == [[100], [100], [50], [10, 10]]
