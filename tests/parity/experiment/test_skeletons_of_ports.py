@@ -8,7 +8,7 @@ import pytest
 from parity.experiment.replay import skeleton
 from parity.experiment.replay.script import ReplayError
 from parity.experiment.replay.skeleton import write_skeleton
-from parity.trace import TraceError, TraceWriter
+from parity.trace import MissingError, TraceWriter
 
 VARIABLES = {
     "net/kernel": {"shape": [3, 2], "dtype": "float32", "kind": "weight", "use": "MatMul"},
@@ -132,7 +132,7 @@ def test_a_skeleton_holds_all_that_the_recording_knows(tmp_path, graph):
 
 def test_what_a_recording_does_not_know_is_left_out_or_said(tmp_path, monkeypatch):
     def read(directory):
-        raise TraceError("graph: none")
+        raise MissingError("graph: none")
 
     monkeypatch.setattr(skeleton, "read_graph", read)
     bare = {name: value for name, value in FED.items() if name.startswith(("feed/0/x", "grad"))}

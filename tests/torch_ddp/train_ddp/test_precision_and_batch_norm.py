@@ -68,11 +68,11 @@ def test_a_resume_at_another_level_or_half_precision_is_refused_on_every_rank(tw
 
 @pytest.mark.parametrize("precision", [[], ["--opt-level", "O1"], ["--opt-level", "O2"]])
 def test_batch_norm_over_all_ranks_has_the_same_statistics_on_both(two_ranks, tmp_path, precision):
-    words = ["--quiet", "--batch-size", 16, *precision, "--out", tmp_path]
-    one, other = two_ranks.run(statistics_after_an_update, [*words, "--sync-bn"])
+    words = ["--quiet", "--batch-size", 16, *precision, "--out"]
+    one, other = two_ranks.run(statistics_after_an_update, ["--sync-bn", *words, tmp_path / "over all"])
     assert one == other
     assert set(one) == {f"layer{number}.1.running_{name}" for number in (1, 2) for name in ("mean", "var")}
-    apart, from_it = two_ranks.run(statistics_after_an_update, words)
+    apart, from_it = two_ranks.run(statistics_after_an_update, [*words, tmp_path / "own"])
     assert apart != from_it
     # With shares of the same size the mean over all examples is the mean of the ranks' means.
     means = (torch.tensor([own["layer1.1.running_mean"] for own in (apart, from_it)])).mean(0)
