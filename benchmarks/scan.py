@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from parity.scan.result import Finding, Scan, Severity
+from parity.scan.result import EVALUATION, Finding, Scan, Severity
 from parity.scan.scan import scan
 
 if sys.version_info >= (3, 11):
@@ -21,7 +21,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SETS = ("labelled_before", "labelled_after", "read_afterwards")
+SETS = ("labelled_before", "labelled_after", "read_afterwards", "labelled_unseen")
 LABELS = Path(__file__).parents[1] / "tests" / "parity" / "scan" / "labels"
 NEAR = 3  # lines by which a reader and the scan may name another line of one place
 
@@ -41,7 +41,7 @@ def measure(path: Path, arguments: argparse.Namespace) -> None:
     labels = tomllib.loads(path.read_text(encoding="utf-8"))["repository"]
     towers = found = files = unread = lines = 0
     seconds = 0.0
-    false_repositories, missed, counts = [], [], Counter[str]()
+    false_repositories, missed, wrongly, counts = [], [], [], Counter[str]()
     judged = judgements()
     for label in labels:
         if arguments.only not in label["name"]:
@@ -62,6 +62,7 @@ def measure(path: Path, arguments: argparse.Namespace) -> None:
             else:
                 where = f"{label['name']} {each['file']}:{each['line']}"
                 missed.append(f"{where} {each.get('function', '')} ({each.get('kind')})")
+        wrongly += [f"{label['name']} {each['file']}:{each['line']}" for each in listed_wrongly(label, result, root)]
         if not label.get("has_towers", True) and (result.towers or result.findings):
             false_repositories.append(f"{label['name']}: {[(str(each.place), each.kind) for each in result.towers]}")
         if label.get("has_towers", True) and not result.towers:
@@ -82,6 +83,9 @@ def measure(path: Path, arguments: argparse.Namespace) -> None:
         print(f"  missed: {each}")
     print(f"repositories without towers that give some: {len(false_repositories)}")
     for each in false_repositories:
+        print(f"  {each}")
+    print(f"places that train nothing, listed as if they did: {len(wrongly)}")
+    for each in wrongly:
         print(f"  {each}")
     print(f"findings: {dict(counts)}")
     print(f"files read whole: {files - unread} of {files} = {(files - unread) / max(files, 1):.1%}")
@@ -106,6 +110,16 @@ def is_found(label: dict[str, Any], result: Scan, root: Path) -> bool:
         if any(file == name and abs(line - each.place.line) <= NEAR for name, line in places):
             return True
     return False
+
+
+def listed_wrongly(label: dict[str, Any], result: Scan, root: Path) -> list[dict[str, Any]]:
+    """Returns the places that a reader judged not to train and that are not said to be for evaluation."""
+    listed = {
+        (Path(each.place.path).relative_to(root).as_posix(), each.place.line)
+        for each in result.towers
+        if each.kind != EVALUATION
+    }
+    return [each for each in label.get("wrongly_listed", []) if (each["file"], each["line"]) in listed]
 
 
 def places_of(label: dict[str, Any]) -> list[tuple[str, int]]:

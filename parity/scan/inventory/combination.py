@@ -38,7 +38,8 @@ class Combiner:
       divides: what the sum is divided by, or None.
       sparse: the branch for sparse gradients that only concatenates, or None.
       sparse_divides: whether that branch divides too.
-      none: "crash", "any" (whoever has one), "first" (as the first tower has it), "zeros", "filtered", or "".
+      none: "crash", "any" (whoever has one), "before" (whoever stands before the first that has none), "first" (as the first
+        tower has it), "ends" (the loop over towers does), "zeros", "filtered", or "".
       none_node: where that is decided.
     """
 
@@ -262,13 +263,38 @@ def _none(combiner: Combiner, nodes: Sequence[ast.AST]) -> None:
         elif re.search(r"\[0\]|^(g0|first|grad0)\b", text) and not comprehension:
             combiner.none = "first"
         else:
-            combiner.none = "any"
+            combiner.none = _broken_off(test, tests, combiner.module) or "any"
         return
     stack = [
         each for each in nodes if isinstance(each, ast.Call) and chain(each.func).rpartition(".")[2] == "expand_dims"
     ]
     if stack:
         combiner.none, combiner.none_node = "crash", stack[0]
+
+
+def _broken_off(test: ast.Compare, tests: Sequence[ast.Compare], module: Module) -> str:
+    """Returns what a loop does that ends at the first tower without a gradient, "" of one that goes on."""
+    around = next((each for each in module.ancestors(test) if isinstance(each, ast.If | ast.stmt)), None)
+    if not isinstance(around, ast.If):
+        return ""
+    missing = around.body if isinstance(test.ops[0], ast.Is | ast.Eq) else around.orelse
+    if not missing or not isinstance(missing[-1], ast.Break):
+        return ""
+    if all(isinstance(each, ast.Break) or _is_log(each) for each in missing):
+        return "before"
+    puts = any(source_of(each).endswith(".append(None)") for each in missing if isinstance(each, ast.Expr))
+    if puts:
+        # None among what is stacked ends the program, unless it is the first and that is looked at.
+        return "first" if any("[0]" in source_of(each.left) for each in tests) else "crash"
+    return "ends"
+
+
+def _is_log(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and chain(node.value.func).rpartition(".")[2] in ("print", "warning", "warn", "info", "debug", "error", "log")
+    )
 
 
 def _tests_none(node: ast.Compare) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from parity.scan.inventory.combination import divides_by_count
 from parity.scan.inventory.loops import LOSS_WORDS, SCOPE_WORDS
+from parity.scan.inventory.one_tower import only_of_one_tower
 from parity.scan.inventory.program import Program, Use
 from parity.scan.model.module import Module
 from parity.scan.model.names import chain
@@ -234,6 +235,8 @@ def _combination(program: Program) -> Iterator[Fact]:
     words = {
         "crash": "not looked for: a variable without a gradient ends the program",
         "any": "left out of the mean",
+        "before": "left out of the mean, with those of the towers behind",
+        "ends": "the loop over towers ends at the first: record what follows",
         "first": "as the first tower has it",
         "zeros": "become zeros",
     }
@@ -283,18 +286,26 @@ def _schedules(program: Program) -> Iterator[Fact]:
 
 def _decay(program: Program) -> Iterator[Fact]:
     for use in program.uses:
-        inside = " in every tower" if program.is_in_towers(use.call) else ""
         if use.last == "l2_loss":
-            yield Fact("weight decay", f"tf.nn.l2_loss{inside}", place_of(use.call, use.module))
+            yield Fact("weight decay", f"tf.nn.l2_loss{_whose(use, program)}", place_of(use.call, use.module))
             return
     for use in program.uses:
-        inside = " in every tower" if program.is_in_towers(use.call) else ""
         if use.last in ("l2_regularizer", "l1_regularizer", "l1_l2_regularizer", "get_regularization_losses"):
-            yield Fact("weight decay", f"{use.last}{inside}", place_of(use.call, use.module))
+            yield Fact("weight decay", f"{use.last}{_whose(use, program)}", place_of(use.call, use.module))
             return
         if use.last == "get_collection" and "REGULARIZATION_LOSSES" in source_of(use.call):
-            yield Fact("weight decay", f"{source_of(use.call)}{inside}", place_of(use.call, use.module))
+            value = f"{source_of(use.call)}{_whose(use, program)}"
+            yield Fact("weight decay", value, place_of(use.call, use.module))
             return
+
+
+def _whose(use: Use, program: Program) -> str:
+    if not program.is_in_towers(use.call):
+        return ""
+    chosen = only_of_one_tower(use.call, program, use.module)
+    if chosen is None:
+        return " in every tower"
+    return f" in one tower only, line {getattr(chosen[0], 'lineno', 0)} of {chosen[1].path.name}"
 
 
 def update_ops(program: Program) -> list[Use]:

@@ -1,12 +1,15 @@
 """Ways of libraries to spread training over devices, named for what they are."""
 
+import ast
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from parity.scan.inventory.program import Use
+from parity.scan.model.module import Module
+from parity.scan.model.names import chain
 from parity.scan.model.places import place_of
 from parity.scan.model.repository import Repository, source_of
-from parity.scan.result import Fact, Towers
+from parity.scan.result import EVALUATION, Fact, Towers
 
 
 class Way(NamedTuple):
@@ -83,6 +86,23 @@ LIBRARY_WAYS: Mapping[str, Way] = {
     "HorovodTrainer": _TENSORPACK,
 }
 PREPARATIONS = ("SyncReplicasOptimizer", "optimize_clones", "DeploymentConfig", "ClusterSpec", "init", "allreduce")
+# Of an Estimator, what does not train.
+EVALUATING = frozenset(
+    [
+        "predict",
+        "evaluate",
+        "export_savedmodel",
+        "export_saved_model",
+        "get_variable_names",
+        "get_variable_value",
+        "latest_checkpoint",
+        "eval_dir",
+        "model_dir",
+        "config",
+        "params",
+        "model_fn",
+    ]
+)
 # Too general a name without what stands before it.
 WHOLE = {
     "hvd.init": _HOROVOD,
@@ -105,7 +125,30 @@ def library_towers(repository: Repository) -> Iterator[Towers]:
             for kind in dict.fromkeys(way.kind for _, way in known):
                 use, way = min((each for each in known if each[1].kind == kind), key=lambda each: _rank(each[0]))
                 facts = (Fact("what it is", way.meaning), Fact("call", source_of(use.call)))
-                yield Towers(way.kind, place_of(use.call, module), function.name, facts)
+                same = [each.call for each, of in known if of.kind == kind]
+                called = [_evaluated_by(each, module) for each in same]
+                if all(called):
+                    words = f"{kind}, by which nothing is trained here: only {', '.join(sorted(set().union(*called)))}"
+                    facts = (Fact("what it is", words), facts[1])
+                yield Towers(EVALUATION if all(called) else kind, place_of(use.call, module), function.name, facts)
+
+
+def _evaluated_by(call: ast.Call, module: Module) -> set[str]:
+    """Returns the methods by which an Estimator is used, if all of them only evaluate or predict; else nothing."""
+    given = module.parents.get(call)
+    if not module.resolved(call.func).endswith("Estimator") or not isinstance(given, ast.Assign):
+        return set()
+    name = chain(given.targets[0])
+    methods = set[str]()
+    for each in module.inside(module.tree):
+        if isinstance(each, ast.Name | ast.Attribute) and chain(each) == name:
+            above = module.parents.get(each)
+            if above is given:
+                continue
+            if not isinstance(above, ast.Attribute):
+                return set()
+            methods.add(above.attr)
+    return methods if methods <= EVALUATING and methods & {"predict", "evaluate"} else set()
 
 
 def _rank(use: Use) -> int:

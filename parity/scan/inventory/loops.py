@@ -16,6 +16,8 @@ LOSS_WORDS = re.compile(r"loss|cost|nll|xent|cross_entropy|objective|perplexity"
 MODEL_WORDS = re.compile(
     r"model|infer|net|loss|forward|build|tower|logits|predict|graph|generator|discriminator|fn", re.I
 )
+EVALUATION_WORDS = re.compile(r"(^|_)(eval|evaluat\w*|test|testing|valid\w*)($|_)", re.IGNORECASE)
+TRAINING_FLAGS = frozenset(["is_train", "is_training", "train", "training", "train_mode", "is_train_mode"])
 LAYER_WORDS = re.compile(r"layer|block|cell|stage|depth", re.IGNORECASE)
 GRADIENT_CALLS = frozenset(
     ["compute_gradients", "minimize", "gradients", "gradient", "get_gradients", "optimize_clones"]
@@ -244,6 +246,8 @@ def _kind(found: TowerLoop, own: Sequence[ast.AST], over: str, repository: Repos
         return None
     if gradient and (model or loss or _collects(own)):
         return TOWERS
+    if model and not _names_loss(own) and _evaluates(found, own, repository):
+        return EVALUATION
     trained = _gradients_elsewhere(found, repository)
     if (loss or any(name.startswith("keras.") for name in names)) and trained:
         return TOWERS
@@ -258,6 +262,31 @@ def _kind(found: TowerLoop, own: Sequence[ast.AST], over: str, repository: Repos
     if towers_like and model and _collects(own) and any(_is_model(name) for name in names):
         return EVALUATION
     return None
+
+
+def _names_loss(nodes: Sequence[ast.AST]) -> bool:
+    return any(isinstance(each, ast.Name | ast.Attribute) and LOSS_WORDS.search(chain(each)) for each in nodes)
+
+
+def _evaluates(found: TowerLoop, own: Sequence[ast.AST], repository: Repository) -> bool:
+    """Whether a loop without gradients says that it does not train: by a flag that is False, or by a name."""
+    calls = [each for each in own if isinstance(each, ast.Call)]
+    said = (
+        any(
+            key.arg in TRAINING_FLAGS and isinstance(key.value, ast.Constant) and key.value.value is False
+            for call in calls
+            for key in call.keywords
+        )
+        or any(EVALUATION_WORDS.search(chain(call.func).rpartition(".")[2]) for call in calls)
+        or EVALUATION_WORDS.search(found.function.name)
+    )
+    if not said:
+        return False
+    reached = repository.reached(found.function.body, found.module, 3)
+    return not any(
+        isinstance(each, ast.Call) and of.resolved(each.func).rpartition(".")[2] in GRADIENT_CALLS | FITTING_CALLS
+        for each, of in reached
+    )
 
 
 def _calls_parameter(nodes: Sequence[ast.AST], function: Function) -> bool:

@@ -129,16 +129,19 @@ def _crash(code: Code) -> Iterator[Hit]:
     for combiner in _of_kind(code, "crash"):
         module = code.repository.homes[combiner.none_node].module  # type: ignore[index]
         text = (
-            "a gradient goes into expand_dims without a test for None: a variable that no loss reaches ends the program"
+            "a gradient that is None goes to what stacks them: a variable that no loss reaches ends the program"
+            if isinstance(combiner.none_node, ast.Compare)
+            else "a gradient goes into expand_dims without a test for None: a variable that no loss reaches ends the program"
         )
         yield Hit(combiner.none_node, module, text)  # type: ignore[arg-type]
 
 
 def _any(code: Code) -> Iterator[Hit]:
-    for combiner in _of_kind(code, "any"):
-        module = code.repository.homes[combiner.none_node].module  # type: ignore[index]
-        text = "towers without a gradient of a variable are left out of its mean"
-        yield Hit(combiner.none_node, module, text)  # type: ignore[arg-type]
+    for none, behind in (("any", ""), ("before", ", and so are those behind them")):
+        for combiner in _of_kind(code, none):
+            module = code.repository.homes[combiner.none_node].module  # type: ignore[index]
+            text = f"towers without a gradient of a variable are left out of its mean{behind}"
+            yield Hit(combiner.none_node, module, text)  # type: ignore[arg-type]
 
 
 def _first(code: Code) -> Iterator[Hit]:
@@ -278,7 +281,8 @@ GRADIENT_RULES = (
         "mean-of-those-present",
         Severity.NOTE,
         "the mean is over the towers that have a gradient",
-        "Towers without a gradient of a variable are left out, and the rest is divided by how many are left.",
+        "Towers without a gradient of a variable are left out (all behind the first such tower, where the loop over towers "
+        "ends there), and the rest is divided by how many are left.",
         "DDP divides by the number of all ranks: such a variable's gradient is smaller there.",
         "Multiply its gradient by world size / ranks that have one, in a hook, where towers differ in what they train.",
         _any,
@@ -291,7 +295,8 @@ GRADIENT_RULES = (
         "first-tower-decides",
         Severity.NOTE,
         "the first tower decides which variables have gradients",
-        "Whether a gradient is None is tested in the first tower, and taken to be so in all of them.",
+        "Whether a gradient is None is tested in the first tower, and taken to be so in all of them, or the program ends "
+        "where another tower lacks it.",
         "DDP looks at each rank's own: with `find_unused_parameters=True` a gradient that any rank has is averaged.",
         "Nothing to do where all towers are equal; else freeze what the first tower does not train.",
         _first,

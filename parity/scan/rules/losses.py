@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from parity.scan.inventory.facts import reported, returned
 from parity.scan.inventory.loops import LOSS_WORDS
+from parity.scan.inventory.one_tower import only_of_one_tower
 from parity.scan.inventory.program import Code, Program
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function, Module
@@ -13,7 +14,7 @@ from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
 from parity.scan.rules.gradients import is_plain_sum
-from parity.scan.rules.rule import Hit, Rule, linked, of_first_tower
+from parity.scan.rules.rule import Hit, Rule, linked
 
 DECAY_WORDS = re.compile(r"REGULARIZATION_LOSSES|regularization_losses")
 
@@ -36,7 +37,7 @@ def _summed_decay(code: Code) -> Iterator[Hit]:
                 use.last == "get_collection" and DECAY_WORDS.search(source_of(use.call)) and len(use.call.args) == 1
             )
             every = use.last in ("l2_loss", "get_regularization_losses") or unscoped
-            if every and program.is_in_towers(use.call) and not of_first_tower(use.call, program.loop, use.module):
+            if every and program.is_in_towers(use.call) and only_of_one_tower(use.call, program, use.module) is None:
                 yield Hit(
                     use.call, use.module, "each tower's loss has the weight decay, and their gradients are added up"
                 )
@@ -86,10 +87,10 @@ def _decay_of_one(code: Code) -> Iterator[Hit]:
             decay = use.last in ("l2_loss", "get_regularization_losses") or (
                 use.last == "get_collection" and DECAY_WORDS.search(source_of(use.call))
             )
-            if decay and program.is_in_towers(use.call) and of_first_tower(use.call, program.loop, use.module):
-                yield Hit(
-                    use.call, use.module, "one tower's loss has the weight decay, and the mean over all towers is taken"
-                )
+            if decay and program.is_in_towers(use.call):
+                chosen = only_of_one_tower(use.call, program, use.module)
+                if chosen is not None:
+                    yield Hit(*chosen, "one tower's loss has the weight decay, and the mean over all towers is taken")
 
 
 def _vector(code: Code) -> Iterator[Hit]:
@@ -266,9 +267,10 @@ LOSS_RULES = (
         "decay-of-one-tower",
         Severity.WARNING,
         "one tower has the weight decay, and the mean is taken",
-        "The decay is added for one tower only, and gradients or losses are averaged: it is divided by the number "
-        "of towers.",
-        "A decay in each rank's loss counts once: more than the script's.",
+        "The decay is added for one tower only (below a test of its number, or by a flag that one tower is given, as in "
+        "`get_loss(include_wd=i == n - 1)`), and gradients or losses are averaged: it is divided by the number of towers.",
+        "A decay in each rank's loss, or as `weight_decay`, counts once: as many times what the script has as there are "
+        "towers.",
         "Divide the coefficient by the number of towers.",
         _decay_of_one,
         hazards=("decay_counted",),

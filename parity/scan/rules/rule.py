@@ -5,10 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from parity.scan.inventory.loops import TowerLoop
 from parity.scan.inventory.program import Code, Program, Use
 from parity.scan.model.module import Function, Module
-from parity.scan.model.names import chain
 from parity.scan.result import Severity
 
 
@@ -67,38 +65,6 @@ def uses_in(functions: Iterable[Function]) -> Iterator[Use]:
     for function in functions:
         for call in function.calls:
             yield Use(call, function.module, function.module.resolved(call.func))
-
-
-def of_first_tower(node: ast.AST, loop: TowerLoop, module: Module) -> bool:
-    """Whether something runs for one tower only: below a test of the loop's number, or of what is made of it."""
-    below = node
-    for each in module.ancestors(node):
-        if isinstance(each, ast.If) and below is not each.test and is_number_test(each.test, loop, module):
-            return True
-        if isinstance(each, ast.IfExp) and is_number_test(each.test, loop, module):
-            return True
-        if each is loop.node:
-            return False
-        below = each
-    return False
-
-
-def is_number_test(test: ast.expr, loop: TowerLoop, module: Module) -> bool:
-    """Whether a test distinguishes towers: `i == 0`, `i == n - 1`, `not i`, `is_chief`, `first`."""
-    for each in module.inside(test):
-        if isinstance(each, ast.Compare) and any(isinstance(operator, ast.Eq | ast.Is) for operator in each.ops):
-            sides = [each.left, *each.comparators]
-            if any(isinstance(side, ast.Name) and side.id in loop.names for side in sides):
-                return True
-        if isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.Not) and chain(each.operand) in loop.names:
-            return True
-    return chain(test).rpartition(".")[2] in (
-        "is_first",
-        "first",
-        "is_first_tower",
-        "is_main_training_tower",
-        "is_chief",
-    )
 
 
 def each_once(hits: Iterable[Hit]) -> Iterator[Hit]:

@@ -5,13 +5,14 @@ import re
 from collections.abc import Iterator
 
 from parity.scan.inventory.facts import scoped, update_ops
+from parity.scan.inventory.one_tower import of_first_tower
 from parity.scan.inventory.program import Code, Program, Use
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
-from parity.scan.rules.rule import Hit, Rule, linked, of_first_tower, statement_of
+from parity.scan.rules.rule import Hit, Rule, linked, statement_of
 
 NORMS = frozenset(["batch_norm", "batch_normalization", "BatchNormalization", "fused_batch_norm"])
 NORM_LAYERS = frozenset(

@@ -139,6 +139,65 @@ def test_towers_that_only_evaluate_are_called_so(tmp_path):
     assert [each.kind for each in scanned(tmp_path, source).towers] == [EVALUATION]
 
 
+LOOP_OF_A_TEST = """
+for i in range(num_gpus):
+    with tf.device("/gpu:%d" % i), tf.name_scope("tower_%d" % i):
+        y.append({call})
+{behind}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "behind", "kind"),
+    [
+        ("model(xs[i], is_training=False)", "", EVALUATION),
+        ("model_for_eval(xs[i], False)", "", EVALUATION),
+        ("model(xs[i], is_training=True)", "", TOWERS),
+        ("model(xs[i], is_training=False)", "train = optimizer.minimize(loss_of(y))", TOWERS),
+    ],
+)
+def test_towers_that_say_that_they_do_not_train_are_for_evaluation(tmp_path, call, behind, kind):
+    body = LOOP_OF_A_TEST.format(call=call, behind=behind).replace("\n", "\n    ")
+    model = "def model(x, is_training):\n    loss = tf.layers.dense(x, 3)\n    return loss\nmodel_for_eval = model\n"
+    trainer = "\ndef train(loss):\n    return optimizer.minimize(loss)\n"
+    source = f"{model}def outputs(xs, model=model, model_for_eval=model):\n    y = []{body}\n{trainer}"
+    assert [each.kind for each in scanned(tmp_path, source).towers] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("behind", "kind"),
+    [
+        ("estimator.predict(inputs)", EVALUATION),
+        ("print(estimator.model_dir, estimator.evaluate(inputs))", EVALUATION),
+        ("estimator.train(inputs)\nestimator.predict(inputs)", "tf.estimator"),
+        ("tf.estimator.train_and_evaluate(estimator, a, b)", "tf.estimator"),
+        ("estimator.model_dir", "tf.estimator"),
+    ],
+)
+def test_an_estimator_that_only_evaluates_or_predicts_is_called_so(tmp_path, behind, kind):
+    source = f"estimator = tf.estimator.Estimator(model_fn=model)\n{behind}\n"
+    assert [each.kind for each in scanned(tmp_path, source).towers] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("test", "fact"),
+    [("i == n - 1", "tf.nn.l2_loss in one tower only, line 10 of"), ("n > 2", "tf.nn.l2_loss in every tower")],
+)
+def test_the_inventory_says_whose_loss_has_the_weight_decay(tmp_path, test, fact):
+    source = f"""def total(loss, decays=False):
+    if decays:
+        loss += tf.nn.l2_loss(weights())
+    return loss
+grads = []
+for i in range(n):
+    with tf.device("/gpu:%d" % i):
+        loss = tf.layers.dense(x[i], 2)
+        grads.append(optimizer.compute_gradients(total(loss, {test})))
+"""
+    (towers,) = scanned(tmp_path, source).towers
+    assert towers.fact("weight decay").startswith(fact)
+
+
 def test_sessions_in_blocks_for_devices_are_called_so(tmp_path):
     source = "for i in range(2):\n    with tf.device('/gpu:%d' % i):\n        sess.run(train_op, {x: b[i]})\n"
     assert [each.kind for each in scanned(tmp_path, source).towers] == [SERIAL]

@@ -21,17 +21,19 @@ PLACES = [
     (each["name"], place)
     for repositories in SETS.values()
     for each in repositories
-    for kind in ("tower", "hazard", "judged")
+    for kind in ("tower", "hazard", "judged", "wrongly_listed", "judged_note", "unreported")
     for place in each.get(kind, [])
 ]
 
 
 def test_there_are_enough_of_them():
-    before, after = SETS["labelled_before"], SETS["labelled_after"]
+    before, after, unseen = SETS["labelled_before"], SETS["labelled_after"], SETS["labelled_unseen"]
     assert len(before) >= 25
     assert len(after) >= 8
     assert any(not each["has_towers"] for each in before)
     assert any(not each["has_towers"] for each in after)
+    assert len(unseen) >= 10
+    assert any(not each["has_towers"] for each in unseen)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -55,6 +57,12 @@ def test_no_repository_is_in_two_sets():
 
 
 def test_what_was_judged_are_errors_and_warnings_of_rules():
-    judged = [each for _, each in PLACES if "right" in each]
+    judged = [each for repository in SETS["judged"] for each in repository["judged"]]
     assert len(judged) > 100
     assert {SCAN_RULES[each["rule"]].severity.word for each in judged} == {"error", "warning"}
+
+
+def test_notes_that_were_judged_are_of_rules_that_note():
+    notes = [each for repository in SETS["labelled_unseen"] for each in repository.get("judged_note", [])]
+    assert len(notes) >= 8
+    assert {SCAN_RULES[each["rule"]].severity.word for each in notes} == {"note"}
