@@ -84,7 +84,7 @@ def renumbered(reference: Sequence[Meaning], candidate: Sequence[Meaning]) -> li
 
     def moved_words(words: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(
-            str(moved.get(_unnumbered(words[:at]), {}).get(int(word), int(word))) if word.isdigit() else word
+            str(moved.get(_unnumbered(words[:at]), {}).get(int(word), int(word))) if word.isdecimal() else word
             for at, word in enumerate(words)
         )
 
@@ -95,24 +95,24 @@ def _numbers(meanings: Sequence[Meaning]) -> dict[tuple[str, ...], set[int]]:
     found: dict[tuple[str, ...], set[int]] = {}
     for meaning in meanings:
         for at, word in enumerate(meaning.where):
-            if word.isdigit():
+            if word.isdecimal():
                 found.setdefault(_unnumbered(meaning.where[:at]), set()).add(int(word))
     return found
 
 
 def _unnumbered(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple("#" if word.isdigit() else word for word in words)
+    return tuple("#" if word.isdecimal() else word for word in words)
 
 
 def _words(components: list[str]) -> tuple[str, ...]:
     # Letters run together over separators, numbers do not: batch_norm is batchnorm, conv_1 is conv1, 1.0 is not 10.
     found: list[str] = []
     for token in _NUMBER_OR_LETTERS.findall(" ".join(components)):
-        if token.isdigit():
+        if token.isdecimal():
             token = str(int(token))  # "conv01" is conv 1
         if token == "fn":
             continue
-        if found and not token.isdigit() and not found[-1].isdigit():
+        if found and not token.isdecimal() and not found[-1].isdecimal():
             found[-1] += token
         else:
             found.append(token)

@@ -142,7 +142,7 @@ class Similarity:
         sides = [[words(name) for name in side] for side in (reference, candidate)]
         counted = _comparable_counts(*sides)
         one, other = (
-            [frozenset(w for w in each if not w[-1].isdigit() or w in counted) for each in side] for side in sides
+            [frozenset(w for w in each if not w[-1].isdecimal() or w in counted) for each in side] for side in sides
         )
         self._words = {("reference", name): each for name, each in zip(reference, one, strict=True)}
         self._words |= {("candidate", name): each for name, each in zip(candidate, other, strict=True)}
@@ -178,7 +178,7 @@ def words(name: str) -> frozenset[str]:
     found: set[str] = set()
     last = ""
     for token in re.findall(r"\d+|[^\W\d_]+", spaced.replace("1d", "").replace("2d", "").replace("3d", "")):
-        if token.isdigit():
+        if token.isdecimal():
             found |= {f"{last}{int(token)}"} if last else set()
             continue
         # "filters" is filter. That "loss" becomes "los" does no harm: it does so on both sides.
@@ -193,7 +193,7 @@ def _comparable_counts(reference: list[frozenset[str]], candidate: list[frozense
     # Where one side has norm1 and norm2 and the other norm and norm_1, equal numbers mean different things.
     numbers: list[dict[str, set[str]]] = [defaultdict(set), defaultdict(set)]
     for side, names in zip(numbers, (reference, candidate), strict=True):
-        for word in (word for each in names for word in each if word[-1].isdigit()):
+        for word in (word for each in names for word in each if word[-1].isdecimal()):
             side[word.rstrip("0123456789")].add(word)
     one, other = numbers
     return {word for stem, found in one.items() if found == other.get(stem) for word in found}

@@ -196,7 +196,7 @@ def _arguments(text: str, arguments: str) -> tuple[list[Any], dict[str, Any]]:
             type(value) not in (int, float) for value in [*positional, *named.values()]
         ):
             raise ValueError
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two of signs before signs
         raise MappingError(
             f"transform: expected numbers between the parentheses, got {text!r}. Write them like flatten_hwc(7, 7, 32)."
         ) from None

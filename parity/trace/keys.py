@@ -211,7 +211,7 @@ def input_of(text: str) -> Optional[str]:
 
 def tower_order(tower: str) -> Tuple[int, ...]:
     """Returns a sort key that counts towers as numbers: "2" before "10", "0.1" after "0"."""
-    return tuple(int(part) if part.isdigit() else -1 for part in tower.split(".")) if tower else ()
+    return tuple(int(part) if part.isdecimal() else -1 for part in tower.split(".")) if tower else ()
 
 
 # What an evaluation after training gives, named the same on both sides: ``eval/<output>`` and ``eval/loss`` with the

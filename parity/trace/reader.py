@@ -292,7 +292,7 @@ def _counters(trace: Trace, number: int) -> Tensors:
         following = trace.step(number + 1)
         return {name: np.array(following.read(name)) for name in names if name in following}
     # Counters that a reader knows nothing of, such as the powers of Adam's betas, are left out rather than guessed.
-    after = trace.facts.get(COUNTERS_AFTER, {}) if number == trace.step_numbers[-1] else {}
+    after = (trace.facts.get(COUNTERS_AFTER) or {}) if number == trace.step_numbers[-1] else {}
     found = {name: _counter(name, after[name], now.read(name).dtype) for name in names if name in after}
     if GLOBAL_STEP in names and GLOBAL_STEP not in found:
         skipped = SKIPPED in now and bool(now.read(SKIPPED))

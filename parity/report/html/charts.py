@@ -80,7 +80,7 @@ def flow_of(facts: dict[str, Any], first: FirstDifference | None) -> Flow:
     )
     mark = f" (the {HEADINGS[first.check.verdict].lower()} is made here)" if first else ""
     # "0.1" is micro-batch 1 of tower 0: drawn in the lane of its tower.
-    lane = int(first.tower.partition(".")[0]) if first and first.tower.partition(".")[0].isdigit() else None
+    lane = int(first.tower.partition(".")[0]) if first and first.tower.partition(".")[0].isdecimal() else None
     lanes = _lanes(side.copies)
     boxes: list[Box] = []
     arrows: list[tuple[float, float, float, float]] = []

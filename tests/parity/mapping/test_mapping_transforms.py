@@ -471,3 +471,9 @@ def test_a_transform_that_is_made_anew_says_how_many_arrays_it_makes_and_reads_a
     assert transform.rows == ((1, 3) if name == "rows" else None)
     assert parse_transform(transform.text).text == transform.text
     assert [part.shape for part in parse_transform(transform.text).forward(numbered(*shape))] == [p.shape for p in made]
+
+
+@pytest.mark.parametrize("signs", [3_000, 9_000])
+def test_signs_before_signs_that_no_parser_takes_are_no_arguments(signs):
+    with pytest.raises(MappingError, match="expected numbers between the parentheses"):
+        parse_transform(f"rows({'-' * signs}1)")

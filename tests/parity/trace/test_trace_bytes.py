@@ -102,10 +102,11 @@ def test_towers_are_counted_as_numbers():
     towers = ["10", "9", "0.10", "0.9", "2", "0", "1"]
     assert sorted(towers, key=tower_order) == ["0", "0.9", "0.10", "1", "2", "9", "10"]
     assert tower_order("") == ()
+    assert tower_order("²") == (-1,)  # a digit to str.isdigit, and no number to int
 
 
 def counted(folder, *counts, after=None, skipped=()):
-    facts = {"counters_after": after} if after is not None else {}
+    facts = {"counters_after": after}
     writer = TraceWriter(folder, {"package": "test"}, facts)
     writer.init({"var/w": np.zeros(1), "state/global_step": np.array(0)})
     for number, count in enumerate(counts):
