@@ -238,11 +238,6 @@ def _loss(
     parameters: Parameters,
     names: Names,
 ) -> tuple[Function, list[Refused]]:
-    if not border.outputs:
-        raise PortError(
-            "port: expected a loss that takes something of what the tower computes of its inputs, got one of weights or "
-            "inputs alone. Write this port by hand: `parity replay --init` begins it."
-        )
     arguments = {name: names.argument(name) for name in tower.feeds}
     given = _given(border.loss, arguments)
     called = [json.dumps(_method_name(section[0]))] if section[1] else []

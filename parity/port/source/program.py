@@ -119,8 +119,9 @@ def port_of(directory: Path, in_plain_torch: bool = False) -> Port:
     """
     try:
         return _port_of(directory, in_plain_torch)
-    # What each op takes, TensorFlow alone could check: a graph that it has not made meets the rule of an op anywhere.
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+    # What each op takes, TensorFlow alone could check: a graph that it has not made meets the rule of an op anywhere, or
+    # what is written of it is no Python, as of a model that gives nothing.
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, SyntaxError, TypeError, ValueError) as error:
         if is_refusal(error) or os.environ.get(DEBUG):
             raise
         where = traceback.extract_tb(error.__traceback__)[-1]

@@ -6,14 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from parity.port.errors import PortError
 from parity.port.prove import left_to_write
 from parity.port.scripts.initial import Initial
 from parity.port.scripts.sections import Program, Section, inputs_of, turns_of
 from parity.port.scripts.train import source_of
 from parity.port.scripts.updates import not_trained
-from parity.port.source.functions import _loss
-from parity.port.tower.border import Border
 from parity.port.training.optimizer import Training
 from parity.port.weights import carried_weights
 from parity.trace import Trace, TraceWriter, write_tensors
@@ -160,9 +157,3 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     (tmp_path / "port.toml").write_text('[mapping]\n"fc/kernel" = { to = ["fc.weight"], transform = "transpose" }\n')
     with pytest.raises(ValueError, match="expected the variable 'fc/kernel'"):
         carried_weights(tmp_path / "weights", tmp_path / "port.toml")
-
-
-def test_a_loss_that_takes_nothing_of_the_model_is_refused():
-    border = Border(model=[], loss=[], outputs=[], data=[], given=[])
-    with pytest.raises(PortError, match="expected a loss that takes something of what the tower computes"):
-        _loss(SimpleNamespace(feeds=[]), border, ([], []), ("", False), None, None)

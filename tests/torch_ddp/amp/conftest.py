@@ -10,6 +10,7 @@ from torch_ddp.amp import registry, session
 @pytest.fixture(autouse=True)
 def fresh_amp():
     torch.manual_seed(0)
+    session._optimizers.clear()  # those of other folders' tests live on where they are frozen for collections
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # tensors of a few elements: more threads only wait for each other
     yield

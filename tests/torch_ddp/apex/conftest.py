@@ -13,3 +13,4 @@ def fresh_session():
     yield
     amp.deactivate()
     session._sessions.clear()
+    session._optimizers.clear()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 import warnings
 
 import pytest
@@ -171,6 +172,9 @@ def test_a_nan_at_any_update_stops_with_its_place_and_the_last_finite_checkpoint
     text = rf"^train: expected finite numbers at update {update}, got 1 of 1 infinite or NaN in the loss\."
     with pytest.raises(NonFiniteError, match=text):
         alone(tmp_path, *words, changes=poisoned(update))
+    for thread in threading.enumerate():
+        if thread.name == "checkpoint":
+            thread.join()  # as a process that ends does
     if update == 1:
         assert not list(tmp_path.glob("checkpoints/step*"))
         return
