@@ -73,7 +73,13 @@ class MeasuredSpread:
     def ulp(self) -> float:
         """The smallest distance by which the weights of a replica were moved."""
         # Measured where the replicas were made: a shadow keeps distances, not the runs themselves.
-        return float(self._measured.facts["ulp"])
+        moved = self._measured.facts.get("ulp")
+        if isinstance(moved, bool) or not isinstance(moved, int | float):
+            raise TraceError(
+                f"trace: expected {self._measured.directory} to say by how much weights were moved, got no fact 'ulp'. "
+                "Make it again."
+            )
+        return float(moved)
 
     def at(self, step: int, text: str, reference: Array) -> float:
         """Returns the largest distance of a replica from the run."""

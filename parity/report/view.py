@@ -160,7 +160,8 @@ def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
 
 def _meaning(name: str, value: Any) -> Any:
     # The frameworks name one optimizer differently: AdamOptimizer, torch_ddp.like_tf.optim.adam.Adam.
-    return value.rpartition(".")[2].removesuffix("Optimizer") if name == "optimizer.name" and value else value
+    named = name == "optimizer.name" and isinstance(value, str)
+    return value.rpartition(".")[2].removesuffix("Optimizer") if named else value
 
 
 def flat(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:

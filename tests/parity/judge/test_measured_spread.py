@@ -16,3 +16,5 @@ def test_what_is_no_single_distance_is_refused(tmp_path):
     assert [spread.measured(0, text) for text in ("var/w", "var/u", "var/none")] == [3.0, 1.0, 0.0]
     with pytest.raises(TraceError, match="expected one distance, var/v"):
         spread.measured(0, "var/v")
+    with pytest.raises(TraceError, match="by how much weights were moved, got no fact 'ulp'"):
+        _ = spread.ulp

@@ -26,3 +26,7 @@ def test_a_rate_that_a_schedule_sets_is_no_fact_of_the_optimizer(missing):
 
 def test_any_other_setting_that_one_lacks_is_a_difference():
     assert names(TF_ADAM, {**TORCH_ADAM, "weight_decay": 0.1}) == ["optimizer.weight_decay"]
+
+
+def test_an_optimizer_whose_name_is_no_text_differs_as_it_is():
+    assert differing({"optimizer.name": ["Adam"]}, {"optimizer.name": "AdamOptimizer"}) == ["optimizer.name"]
