@@ -193,7 +193,7 @@ def backward(
             with precision.forward():
                 loss = task.loss(model, list(piece), rank) * (len(piece[0]) / examples)
             precision.backward(loss, last)
-        total += loss.detach()
+        total = total + loss.detach()  # of float64 where the loss is
     return total
 
 

@@ -66,7 +66,7 @@ def test_pieces_add_up_to_the_whole_share_and_travel_once(two_ranks):
             for found, right in zip(gradients, expected, strict=True):
                 torch.testing.assert_close(torch.tensor(found), torch.tensor(right), rtol=1e-14, atol=1e-15)
             assert travelled == 1
-            assert loss == pytest.approx(expected_loss, rel=1e-6)  # added up in float32
+            assert loss == pytest.approx(expected_loss, rel=1e-14)
 
 
 @pytest.mark.parametrize(
