@@ -1,5 +1,6 @@
 """An optimizer that keeps float32 masters of half weights, and scales the loss itself."""
 
+from itertools import chain
 from typing import Any
 
 import torch
@@ -180,13 +181,16 @@ class FP16_Optimizer:
         return [[master.grad for master in group["params"]] for group in self.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the optimizer's state, the masters and the loss scale; tensors and numbers only."""
+        """Returns the optimizer's state, the masters and the loss scale; tensors and numbers only.
+
+        "fp32_from_fp16" has a list for each group, with the masters themselves, as Apex: scripts change them there.
+        """
         return {
             "loss_scale": self._scaler.loss_scale,
             "unskipped": self._scaler.unskipped,
             "overflow": self.overflow,
             "optimizer_state_dict": self.optimizer.state_dict(),
-            "fp32_from_fp16": [master.detach() for _, master in self._stash.pairs],
+            "fp32_from_fp16": self._masters_by_group(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -195,7 +199,9 @@ class FP16_Optimizer:
         Raises:
             Fp16Error: the masters are those of other weights.
         """
-        saved, masters = state_dict["fp32_from_fp16"], [master for _, master in self._stash.pairs]
+        masters = list(chain.from_iterable(self._masters_by_group()))
+        # Until 2026-11 a state had one list of all masters.
+        saved = [one for each in state_dict["fp32_from_fp16"] for one in ([each] if isinstance(each, Tensor) else each)]
         if [one.shape for one in saved] != [one.shape for one in masters]:
             raise Fp16Error(
                 f"FP16_Optimizer.load_state_dict: expected masters of shapes {[tuple(one.shape) for one in masters]}, got "
@@ -208,6 +214,10 @@ class FP16_Optimizer:
             for master, one in zip(masters, saved, strict=True):
                 master.copy_(one)
         masters_to_weights(self._stash)
+
+    def _masters_by_group(self) -> list[list[Tensor]]:
+        masters = {id(master) for _, master in self._stash.pairs}
+        return [[weight for weight in group["params"] if id(weight) in masters] for group in self.param_groups]
 
     def _drop_master_grads(self) -> None:
         for _, master in self._stash.pairs:

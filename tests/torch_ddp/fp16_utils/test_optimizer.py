@@ -168,6 +168,26 @@ def test_a_resumed_run_equals_an_uninterrupted_one_and_its_checkpoint_loads_weig
     assert optimizer.loss_scale == 8.0
 
 
+def test_a_state_has_the_masters_by_group_and_what_is_done_to_one_there_is_done_to_the_optimizer():
+    model = Product()
+    groups = [{"params": [model.narrow]}, {"params": [model.wide]}]
+    optimizer = FP16_Optimizer(torch.optim.SGD(groups, lr=0.5), verbose=False)
+    (master,), none = optimizer.state_dict()["fp32_from_fp16"]
+    assert none == []  # a float32 weight is its own master
+    # As scripts that prune do, which mask weights and masters.
+    master.data = master.data * torch.tensor([0.0, 1.0])
+    optimizer.backward(model(X))
+    optimizer.step()
+    assert model.narrow.tolist() == [-0.25, 2.5]
+
+
+def test_a_state_with_one_list_of_all_masters_is_loaded():
+    model, optimizer = _pair()
+    state = optimizer.state_dict()
+    optimizer.load_state_dict({**state, "fp32_from_fp16": [torch.tensor([3.0, 4.0])]})
+    assert model.narrow.tolist() == [3.0, 4.0]
+
+
 def test_a_checkpoint_of_another_model_is_refused():
     _, optimizer = _pair()
     other = FP16_Optimizer(torch.optim.SGD([nn.Parameter(torch.ones(3, dtype=HALF))], lr=1.0))
