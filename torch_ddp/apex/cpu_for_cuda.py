@@ -18,6 +18,7 @@ from torch.utils._device import _device_constructors  # the functions that set_d
 
 ASKED = "TORCH_DDP_APEX_CPU"  # environment variable, for the children of a process
 TENSOR_TYPES = ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool")
+KERNELS: list[Any] = []  # what is registered with torch stays for as long as they do
 MAKERS = ("new_tensor", "new_zeros", "new_ones", "new_empty", "new_full")
 # What does nothing on a CPU, and what answers with a number or name.
 NOTHING = [
@@ -82,6 +83,7 @@ def install() -> None:
     _replace_tensor_methods()
     _replace_factories()
     _replace_parallel()
+    _hasten_half_convolutions()
 
 
 def install_where_asked() -> None:
@@ -198,6 +200,25 @@ def _replace_factories() -> None:
         return load(*args, **{**kwargs, "map_location": on_cpu(place)} if place is not None else kwargs)
 
     torch.load = load_on_cpu
+
+
+def _hasten_half_convolutions() -> None:
+    # torch has no CPU kernel for gradients of half convolutions, and falls back on loops: 0.6 s where float32 takes 4 ms
+    # (64 channels, 32 x 32, two images). Summed in float32 and rounded once, as a GPU's kernels do.
+    if KERNELS:
+        return
+    library: Any = torch.library
+    KERNELS.append(library.Library("aten", "IMPL"))
+    before = library.get_kernel("aten::convolution_backward", "CPU")
+    cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+
+    def backward(gradient: torch.Tensor, x: torch.Tensor, kernel: torch.Tensor, *options: Any) -> Any:
+        if gradient.dtype is not torch.float16:
+            return before.call_boxed(cpu, gradient, x, kernel, *options)
+        gradients = torch.ops.aten.convolution_backward(gradient.float(), x.float(), kernel.float(), *options)
+        return tuple(each if each is None else each.half() for each in gradients)
+
+    KERNELS[0].impl("convolution_backward", backward, "CPU")
 
 
 def _replace_parallel() -> None:

@@ -85,6 +85,45 @@ def test_a_script_runs_unedited_and_so_do_its_children(tmp_path):
     assert len(lines) == 3
 
 
+CONVOLUTIONS = """
+import copy
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+kinds = [nn.Conv2d(64, 64, 3, padding=1), nn.Conv1d(64, 6, 5, bias=False), nn.ConvTranspose2d(64, 4, 3, groups=2)]
+for layer in [*kinds, nn.Conv2d(64, 8, 3, stride=2).requires_grad_(False)]:
+    half = layer.half()
+    x = torch.randn(2, 64, *[32] * (half.weight.dim() - 2)).half().requires_grad_()
+    out = half(x)
+    gradient = torch.randn(out.shape).half()
+    out.backward(gradient)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        wide, y = copy.deepcopy(half).to(dtype), x.detach().to(dtype).requires_grad_()
+        wide.zero_grad()
+        wide(y).backward(gradient.to(dtype))
+        pairs = [(x.grad, y.grad), *((a.grad, b.grad) for a, b in zip(half.parameters(), wide.parameters(), strict=True))]
+        for a, b in pairs:
+            if a is None:
+                assert b is None
+                continue
+            assert a.dtype is torch.float16 and b.dtype is dtype
+            if dtype is torch.float32:
+                assert torch.equal(a, b.half())
+            else:
+                torch.testing.assert_close(a.double(), b.double(), rtol=0.02, atol=1.0)
+print("as in float32")
+"""
+
+
+def test_gradients_of_half_convolutions_are_summed_in_float32_and_rounded_once(tmp_path):
+    (tmp_path / "train.py").write_text(CONVOLUTIONS, encoding="utf-8")
+    command = [sys.executable, "-W", "error", "-m", "torch_ddp.apex", "--cpu", "train.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.stdout == "as in float32\n", done.stderr
+
+
 SUBMODULES = """
     amp._amp_state amp.amp amp.frontend amp.handle amp.opt amp.scaler amp_C apex_C fp16_utils.fp16_optimizer
     fp16_utils.fp16util fp16_utils.loss_scaler multi_tensor_apply.multi_tensor_apply normalization.fused_layer_norm
