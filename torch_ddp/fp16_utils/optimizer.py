@@ -1,5 +1,7 @@
 """An optimizer that keeps float32 masters of half weights, and scales the loss itself."""
 
+from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -137,27 +139,27 @@ class FP16_Optimizer:
         if self._scaler.update(self._scaler.take_found()):
             self.overflow = True
 
-    def step(self, closure: None = None) -> Any:
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Steps the masters and rounds them into the model, unless a gradient overflowed.
 
+        Args:
+            closure: calls `zero_grad` and `backward` and returns the loss, for optimizers that evaluate it themselves, as
+                LBFGS does. It sees the masters rounded into the model; where it overflows, it is called again at the
+                smaller scale.
+
         Raises:
-            Fp16Error: a closure was passed, or gradients are still scaled.
+            Fp16Error: gradients are still scaled, or a closure overflows at every loss scale.
         """
-        if closure is not None:
-            raise Fp16Error("FP16_Optimizer.step: expected no closure, got one. Call backward(loss) before step().")
-        if self._stash.delayed_scale is not None:
-            raise Fp16Error(
-                "FP16_Optimizer.step: expected unscaled gradients, got some of backward(update_master_grads=False). "
-                "Call update_master_grads() first."
-            )
+        self._refuse_scaled_gradients()
         result = None
         self._begins = True
         if self.overflow:
             if self._verbose:
                 print(f"Gradient overflow.  Skipping step, reducing loss scale to {self.loss_scale}")
         else:
-            result = self.optimizer.step()
+            result = self.optimizer.step() if closure is None else self.optimizer.step(partial(self._evaluate, closure))
             masters_to_weights(self._stash)
+        self._begins = True
         self._drop_master_grads()
         return result
 
@@ -214,6 +216,28 @@ class FP16_Optimizer:
             for master, one in zip(masters, saved, strict=True):
                 master.copy_(one)
         masters_to_weights(self._stash)
+
+    def _evaluate(self, closure: Callable[[], Any]) -> Any:
+        masters_to_weights(self._stash)
+        while True:
+            scale, self._begins = self.loss_scale, True
+            loss = closure()
+            self._refuse_scaled_gradients()
+            if not self.overflow:
+                return loss
+            # Below this the factor that unscales, 1 / scale, is none in float32.
+            if not scale > self.loss_scale > torch.finfo(torch.float32).tiny:
+                raise Fp16Error(
+                    "FP16_Optimizer.step: expected finite gradients of the closure at some loss scale, got none down to "
+                    f"{scale}. Look for a NaN in the loss."
+                )
+
+    def _refuse_scaled_gradients(self) -> None:
+        if self._stash.delayed_scale is not None:
+            raise Fp16Error(
+                "FP16_Optimizer.step: expected unscaled gradients, got some of backward(update_master_grads=False). "
+                "Call update_master_grads() first."
+            )
 
     def _masters_by_group(self) -> list[list[Tensor]]:
         masters = {id(master) for _, master in self._stash.pairs}

@@ -202,10 +202,58 @@ def test_a_step_between_backward_and_update_is_refused():
         optimizer.step()
 
 
-def test_a_closure_is_refused():
-    _, optimizer = _pair()
-    with pytest.raises(Fp16Error, match="expected no closure"):
-        optimizer.step(lambda: None)
+def test_a_closure_is_evaluated_as_often_as_the_optimizer_wants_on_what_the_masters_round_to():
+    model = Product()
+    optimizer = FP16_Optimizer(torch.optim.LBFGS(model.parameters(), lr=2.0**-12, max_iter=3), 128.0, verbose=False)
+    weights = [one.detach().float().requires_grad_() for one in Product().parameters()]
+    reference = torch.optim.LBFGS(weights, lr=2.0**-12, max_iter=3)
+    seen = []
+
+    def closure():
+        optimizer.zero_grad()
+        seen.append((model.narrow.detach().clone(), optimizer.param_groups[0]["params"][0].detach().half()))
+        loss = model(X)
+        optimizer.backward(loss)
+        return loss
+
+    def reference_closure():
+        reference.zero_grad()
+        loss = sum((weight * X).sum() for weight in weights)
+        loss.backward()
+        return loss
+
+    for _ in range(2):
+        assert optimizer.step(closure).item() == pytest.approx(reference.step(reference_closure).item(), abs=1e-3)
+    assert len(seen) == 6
+    assert all(torch.equal(weight, master) for weight, master in seen)
+    _equal(model, optimizer, weights)
+
+
+def _closure(model, optimizer, x, calls):
+    def closure():
+        calls.append(optimizer.loss_scale)
+        optimizer.zero_grad()
+        loss = model(x)
+        optimizer.backward(loss)
+        return loss
+
+    return closure
+
+
+def test_a_closure_that_overflows_is_evaluated_again_at_a_smaller_scale():
+    model, optimizer = _pair(dynamic_loss_scale=True, dynamic_loss_args={"init_scale": 2.0**17})
+    calls = []
+    optimizer.step(_closure(model, optimizer, X, calls))
+    assert calls == [2.0**17, 2.0**16, 2.0**15]
+    _equal(model, optimizer, _reference([X]))
+
+
+@pytest.mark.parametrize("floor", [None, 2.0**15])
+def test_a_closure_that_is_never_finite_ends_in_an_error(floor):
+    arguments = {"init_scale": 2.0**16, "min_loss_scale": floor}
+    model, optimizer = _pair(dynamic_loss_scale=True, dynamic_loss_args=arguments)
+    with pytest.raises(Fp16Error, match=f"finite gradients .* down to {floor or 2.0**-125}"):
+        optimizer.step(_closure(model, optimizer, X * torch.nan, []))
 
 
 def test_a_scale_of_zero_and_one_that_changed_are_refused():
