@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 OF_LIKE_TF = re.compile(r"\blike_tf\.(\w+)")
 GRADIENT_DESCENT = re.compile(r"like_tf\.GradientDescent\(")
-MOMENTUM = re.compile(r"like_tf\.Momentum\((.*), momentum=([\d.e-]+), use_nesterov=(True|False)\)")
-ADAM = re.compile(r"like_tf\.Adam\((.*), beta1=([\d.e-]+), beta2=([\d.e-]+), epsilon=([\d.e-]+)\)")
+MOMENTUM = re.compile(r"like_tf\.Momentum\((.*), momentum=([\d.e-]+), nesterov=(True|False)\)")
+ADAM = re.compile(r"like_tf\.Adam\((.*), beta1=([\d.e-]+), beta2=([\d.e-]+), eps=([\d.e-]+)\)")
 
 SAME = "SAME padding is a number of pixels, that of the recorded sizes: for images of others write it anew."
 ROUNDED_DECAY = "nn.BatchNorm moves its statistics by a momentum that is not rounded to float32: up to 1e-5 of them."

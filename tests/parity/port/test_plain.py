@@ -83,8 +83,8 @@ def test_the_cross_entropy_of_probabilities_is_torchs():
 def test_optimizers_that_torch_has_are_torchs():
     plain = Plain()
     lines = [
-        "    return like_tf.Momentum(model.parameters(), lr=schedule(0), momentum=0.9, use_nesterov=False)",
-        "    return like_tf.Momentum(model.parameters(), lr=0.1, momentum=0.9, use_nesterov=True)",
+        "    return like_tf.Momentum(model.parameters(), lr=schedule(0), momentum=0.9, nesterov=False)",
+        "    return like_tf.Momentum(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)",
         "    return like_tf.GradientDescent(model.parameters(), lr=0.1)",
     ]
     assert plain.optimizers([lines]) == [
@@ -95,7 +95,7 @@ def test_optimizers_that_torch_has_are_torchs():
         ]
     ]
     assert not plain.differences
-    adam = "return like_tf.Adam(model.parameters(), lr=0.01, beta1=0.9, beta2=0.999, epsilon=1e-08)"
+    adam = "return like_tf.Adam(model.parameters(), lr=0.01, beta1=0.9, beta2=0.999, eps=1e-08)"
     assert plain.optimizers([[adam]]) == [
         ["return torch.optim.Adam(model.parameters(), lr=0.01, betas=(0.9, 0.999), eps=1e-08)"]
     ]

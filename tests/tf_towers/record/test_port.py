@@ -108,7 +108,7 @@ def test_what_stands_in_a_port_is_what_the_script_has(trace_of):
     assert "if torch.distributed.get_rank() == 0:" in source  # decay in the first clone only
     assert "sum(like_tf.l2_loss(weight) for weight in module.parameters() if weight.dim() > 1)" in source
     assert "loss = loss + 0.004 * decay" in source
-    assert "like_tf.RMSProp(model.parameters(), lr=0.01, centered=False, decay=0.9" in source
+    assert "like_tf.RMSProp(model.parameters(), lr=0.01, centered=False, alpha=0.9" in source
     dropped = port_of(trace_of("queue_fed")).body
     assert "F.dropout(examples, 0.25, self.training)" in dropped
 
