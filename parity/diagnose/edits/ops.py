@@ -38,6 +38,8 @@ RESIZING = ("upsample", "resize")
 # What an epsilon keeps away from 0.
 ROOTS = frozenset(["rsqrt", "sqrt", "div", "log", "rdiv", "reciprocal", "maximum", "pow"])
 FILLING = frozenset(["select", "selectv2", "where"])
+# What these take as whole numbers says which rows are meant, and masks nothing though there be only two of them.
+LOOKUPS = ("gather", "resourcegather", "onehot", "one_hot", "embedding", "index_select")
 COMPARED = {  # a mask may count its limit in or out
     "greater": "greaterequal",
     "greaterequal": "greater",
@@ -345,9 +347,16 @@ def _masks(at: At) -> Iterator[Edit]:
         ways += [(_shifted(mask, by), f"takes the mask a place {'later' if by > 0 else 'earlier'}") for by in (1, -1)]
         ways += [(np.full_like(mask, one), "takes no mask, or one of everything") for one in (low, high)]
         ways += [(other, f"takes the mask from the diagonal {by:+d} on") for by, other in _triangles(mask)]
+        looked_up = at.kind.startswith(LOOKUPS) and mask.dtype.kind in "iu"
         for other, words in ways:
             name = at.by("loss_reduction", "reduction") if at.kind in REDUCTIONS else "mask"  # what is counted
-            yield from at.edit(at.instead(place, other), name, f"takes the mask of {origin(at.run, each)}", words)
+            as_is = f"takes the mask of {origin(at.run, each)}"
+            if looked_up:
+                # One row throughout is what is left of indices that are not used.
+                name = "input_ignored" if np.ptp(other) == 0 else "other_rows"
+                as_is = f"takes the rows that {origin(at.run, each)} says"
+                words = "takes one row throughout" if np.ptp(other) == 0 else words.replace("mask", "indices")
+            yield from at.edit(at.instead(place, other), name, as_is, words)
     yield from _filled(at)
     if at.kind in COMPARED:
         other = COMPARED[at.kind]

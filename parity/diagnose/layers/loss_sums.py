@@ -12,8 +12,9 @@ import numpy as np
 from parity.diagnose.evidence import CLOSE_OUTPUT
 from parity.diagnose.layers.linear_terms import Term, Terms, terms_of
 from parity.diagnose.layers.term_counts import in_one_order
-from parity.locate.downstream import active, upstream
+from parity.locate.downstream import active, readers, upstream
 from parity.locate.matching import Pass, Reached
+from parity.trace import ForwardOp
 from parity.trace.arrays import Array
 
 
@@ -28,6 +29,7 @@ class Sums(NamedTuple):
       kinds: by key of what kind that op is.
       sizes: by key how many numbers are reduced to it, where it is one; 0 where no data go in.
       divisors: by side the numbers that its pass makes of data alone.
+      normalisers: by side those of them that many numbers were reduced to and that something is divided by.
     """
 
     reference: Mapping[str, Term]
@@ -38,6 +40,7 @@ class Sums(NamedTuple):
     kinds: Mapping[str, str]
     sizes: Mapping[str, int]
     divisors: tuple[Sequence[float], Sequence[float]] = ((), ())
+    normalisers: tuple[Sequence[float], Sequence[float]] = ((), ())
 
     def total(self, side: int) -> float:
         """The loss of a side: 0 for the reference's, 1 for the candidate's."""
@@ -90,7 +93,8 @@ def sums_of(reference: Pass, candidate: Pass, reached: Reached, losses: tuple[fl
             sizes.setdefault(key, _reduced(passed, term.number))
     constants, of_weights = (one.constant, other.constant), (one.of_weights, other.of_weights)
     added = list(_of_data(reference)), list(_of_data(candidate))
-    return Sums(keys[0], keys[1], constants, of_weights, names, kinds, sizes, added)
+    divided = list(_normalisers(reference)), list(_normalisers(candidate))
+    return Sums(keys[0], keys[1], constants, of_weights, names, kinds, sizes, added, divided)
 
 
 def _together(one: Term, other: Term) -> Term:
@@ -122,6 +126,33 @@ def _of_data(passed: Pass) -> Iterator[float]:
         value = passed.value(number) if math.prod(op.shape) == 1 and number not in of_weights else None
         if value is not None and value.dtype.kind == "f" and np.isfinite(value).all() and value.any():
             yield float(np.reshape(value, ()))
+
+
+def _normalisers(passed: Pass) -> Iterator[float]:
+    """Yields the single numbers of data alone that were reduced from many and that something is divided by.
+
+    Such as the sum, the mean or the largest of some weights, kept from being 0 by a limit or an epsilon. A number that is
+    fed, as a coefficient may be, is none.
+    """
+    of_weights, after = active(passed.ops), readers(passed.ops)
+    reduced = set[int]()
+    for number, op in enumerate(passed.ops):
+        value = passed.value(number) if math.prod(op.shape) == 1 and number not in of_weights else None
+        if value is None or value.dtype.kind not in "fiu" or not np.isfinite(value).all() or not value.any():
+            continue
+        if any(each in reduced or math.prod(passed.ops[each].shape) > 1 for each in op.inputs) or _takes_many(op):
+            reduced.add(number)
+            if any(_divides(passed.ops[each]) for each in after[number]):
+                yield float(np.reshape(value, ()))
+
+
+def _takes_many(op: ForwardOp) -> bool:
+    # An input of the tower is no op's output.
+    return any(operand.op is None and math.prod(operand.shape) > 1 for operand in op.operands)
+
+
+def _divides(op: ForwardOp) -> bool:
+    return "div" in op.kind.lower() or "reciprocal" in op.kind.lower()
 
 
 def _common_number(number: int, side: int, reached: Reached) -> int:

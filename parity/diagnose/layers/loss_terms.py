@@ -137,6 +137,12 @@ def _counted(sums: Sums, key: str) -> Cause:
     # First what no reduction gives, then what some reduction does; the rest is a term by another coefficient.
     if _is_factor(sums, key, share):
         return _factor(sums, key, share)
+    # Weights that are normalised otherwise are another mean, and no other coefficient: by what, the data say.
+    divided = _divided_otherwise(sums, one, share)
+    if divided:
+        variant = "scalar" if scalar else "one"
+        evidence = f"{evidence}; {divided}"
+        return build_cause("loss_reduction", variant, evidence=evidence, name=name, theirs=theirs, mine=mine)
     # A single number may have been reduced before: only of a sum, or where it is all there is, can that be asked.
     divided = "sum" in sums.kinds[key].lower() or len(sums.reference) == 1
     reduced = is_reduced(one, sums.divisors[0]) and is_reduced(other, sums.divisors[1])
@@ -145,6 +151,28 @@ def _counted(sums: Sums, key: str) -> Cause:
         return build_cause("loss_term", "one", evidence=evidence, name=name, theirs=theirs, mine=mine)
     variant = "scalar" if scalar else "one"
     return build_cause("loss_reduction", variant, evidence=evidence, name=name, theirs=theirs, mine=mine)
+
+
+def _divided_otherwise(sums: Sums, term: Term, share: float) -> str:
+    """What either side alone divides by, where that is how many times as much a term counts; "" where it is not.
+
+    Of numbers that both sides divide by nothing follows: there a share is a coefficient.
+    """
+    own, other = (
+        [each for each in one if not any(abs(each - two) <= CLOSE_OUTPUT * abs(two) for two in rest)]
+        for one, rest in (sums.normalisers, sums.normalisers[::-1])
+    )
+    # Beside it both may divide by how many numbers there are, or how many of them count.
+    counts = {1.0, float(term.counts.size), float(np.count_nonzero(term.counts))}
+    for here in (1.0, *own):
+        for there in (1.0, *other):
+            ratios = [here * a / (there * b) for a in counts for b in counts]
+            # CLOSE_OUTPUT, as for all shares: the numbers are tens, and the ratios far apart.
+            near = any(abs(share - each) <= CLOSE_OUTPUT * abs(each) for each in ratios)
+            if near and (here, there) != (1.0, 1.0):
+                words = [f"{each:.9g}" if each != 1.0 else "no such number" for each in (there, here)]
+                return f"the candidate divides by {words[0]} of the data, the reference by {words[1]}"
+    return ""
 
 
 def _is_factor(sums: Sums, key: str, share: float) -> bool:

@@ -87,6 +87,7 @@ def _ways(product: Product, own: Array) -> Iterator[_Way]:
 # What goes into an op holds the right numbers in other places: other rows of a table, channels in another order.
 
 MOST_RUNS_SHOWN = 4
+FEWEST_IN_A_ROW = 2  # one number in a row is a value, and may be any row's
 FEWEST_CHANNELS_ORDERED = 4  # of three channels one order in six is the right one by chance
 
 
@@ -146,6 +147,56 @@ def other_channels(name: str, pairs: Sequence[tuple[Array, Array]], lengths: Col
                 order=_runs(order),
             )
     return None
+
+
+def other_rows_of_outputs(name: str, values: Array, wanted: Array, beyond: Sequence[Array]) -> Cause | None:
+    """Returns the cause where the candidate picks other rows of what a layer gives.
+
+    Args:
+      name: of what gives it.
+      values: ``[rows, width]``, what it gives, the same on both sides to rounding.
+      wanted: ``[..., width]``, the rows that the reference picks.
+      beyond: outputs of the candidate that the reference never has.
+    """
+    if values.ndim != 2 or wanted.shape[-1:] != values.shape[1:] or values.shape[1] < FEWEST_IN_A_ROW:
+        return None
+    own = _picked(values, wanted)
+    if own is None:
+        return None
+    for each in beyond:
+        there = _picked(values, each) if each.size == wanted.size and each.shape[-1:] == wanted.shape[-1:] else None
+        # Rows may be alike: others are picked only where they hold other numbers.
+        if there is None or np.allclose(values[there], values[own], CLOSE_OUTPUT, 0.0):
+            continue
+        off = np.unique(there - own)
+        how = f"each {int(off[0]):+d} rows on" if len(off) == 1 else "their indices are computed otherwise"
+        return build_cause(
+            "other_rows",
+            evidence=f"{np.count_nonzero(own != there)} of {own.size} rows are others, e.g. {_shown(there)} where the "
+            f"reference takes {_shown(own)}; each is a row of what both sides have, to rounding",
+            name=name,
+            how=how,
+        )
+    return None
+
+
+def _picked(values: Array, rows: Array) -> Array | None:
+    """By row the number of the row of some values that holds the same numbers to rounding, None where one has none."""
+    rows = np.asarray(rows, np.float64).reshape(-1, values.shape[1])
+    # Rows are compared by one number each, a product with random ones, and then as a whole: n log n, and not n squared.
+    probe = np.random.default_rng(0).normal(size=values.shape[1])
+    keys, wanted = values @ probe, rows @ probe
+    order = np.argsort(keys, kind="stable")
+    first = np.searchsorted(keys[order], wanted)
+    scale = CLOSE_OUTPUT * float(np.abs(values).max(initial=0.0))
+    found = []
+    for row, place in zip(rows, first, strict=True):
+        near = order[max(place - 1, 0) : place + 1]
+        same = [int(each) for each in near if (np.abs(values[each] - row) <= scale).all()]
+        if not same:
+            return None
+        found.append(same[0])
+    return np.array(found)
 
 
 def _looked_up(index: dict[bytes, int], values: Array) -> Array | None:

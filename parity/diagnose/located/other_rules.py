@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from parity.diagnose.layers.other_rules import Op, other_way
-from parity.diagnose.layers.products import other_channels, other_rows
+from parity.diagnose.layers.products import other_channels, other_rows, other_rows_of_outputs
 from parity.diagnose.layers.windows import Windows, windows_among
 from parity.judge.result import Cause
 from parity.locate import Location
@@ -43,6 +43,12 @@ def cause_by_other_ways(place: Location, weights: Mapping[str, Array], flattened
         return moved
     if own is not None and op.kind.startswith(("Gather", "ResourceGather")) and len(read) == 1:
         return other_rows(name, read[0], np.asarray(own, np.float64), beyond)
+    if own is not None and op.kind.startswith("Gather") and own.ndim > 1:
+        for each in inputs:
+            rows = each.reshape(-1, own.shape[-1]) if each.size % own.shape[-1] == 0 else each
+            cause = other_rows_of_outputs(name, rows, np.asarray(own, np.float64), beyond)
+            if cause is not None:
+                return cause
     for image in inputs if own is not None and own.ndim == 4 else []:
         # [h, w, c, out]; of one spatial axis, which TensorFlow computes as an image of one row, [1, w, c, out].
         kernel = next((each if each.ndim == 4 else each[None] for each in read if each.ndim in (3, 4)), None)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parity.diagnose.layers.products import other_channels, other_rows
+from parity.diagnose.layers.products import other_channels, other_rows, other_rows_of_outputs
 
 RANDOM = np.random.default_rng(0)
 TABLE = RANDOM.normal(size=(20, 4))
@@ -42,3 +42,16 @@ def test_another_layout_and_other_numbers_name_nothing():
     assert other_channels("conv", [(X, X.transpose(0, 3, 1, 2)), (X, X.transpose(0, 3, 2, 1))], {12}) is None
     assert other_channels("conv", [(X, RANDOM.normal(size=X.shape))], {12}) is None
     assert other_channels("conv", [(X, X[:, ::-1])], {12}) is None  # rows, not channels
+
+
+def test_rows_that_are_picked_of_what_a_layer_gives_are_others_to_rounding():
+    """Of outputs both sides have the same rows to rounding only, and of some rows several."""
+    places, rounded = np.array([1, 5, 9, 3, 3]), TABLE * (1 + 1e-15)
+    shifted = other_rows_of_outputs("encoder", TABLE, TABLE[places], [rounded[places - 1]])
+    assert shifted.name == "other_rows" and "each -1 rows on" in shifted.title
+    elsewhere = other_rows_of_outputs("encoder", TABLE, TABLE[places], [rounded[[0, 5, 9, 3, 3]]])
+    assert "1 of 5 rows are others" in elsewhere.evidence
+    assert other_rows_of_outputs("encoder", TABLE, TABLE[places], [TABLE[places] * (1 + 1e-6)]) is None
+    assert other_rows_of_outputs("encoder", TABLE, TABLE[places], [rounded[places]]) is None
+    twice = np.concatenate([TABLE, TABLE])  # a row that is there twice is the same row
+    assert other_rows_of_outputs("encoder", twice, TABLE[places], [twice[places + 20]]) is None

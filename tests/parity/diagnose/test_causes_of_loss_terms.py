@@ -14,6 +14,7 @@ EACH = RANDOM.uniform(0.1, 2.0, size=(4, 5))
 OTHER = RANDOM.uniform(0.1, 2.0, size=(4, 3))
 MASK = (np.arange(5) < np.array([5, 3, 4, 1])[:, None]).astype(np.float64)
 COUNT = float(MASK.sum())
+WEIGHTS = np.random.default_rng(1).uniform(0.5, 3.0, size=EACH.shape)
 
 
 def passed(*ops):
@@ -285,3 +286,35 @@ def test_an_output_that_is_read_in_two_layouts_is_one_term(turned):
     named = cause(loss("Mean"), loss("Sum"))
     assert named.name == "loss_reduction"
     assert "it counts 20 times as much in the candidate" in named.evidence
+
+
+def normalised(divisor, kind="Max", coefficient=1.0):
+    """The mean of weighted losses, the weights over one number of them, and another term."""
+    shares = WEIGHTS / divisor
+    value = (shares * EACH).mean() * coefficient
+    return [
+        ("Identity", [], WEIGHTS),
+        (kind, [2], np.asarray(divisor)),
+        ("RealDiv", [2, 3], shares),
+        ("Mul", [4, 0], shares * EACH),
+        ("Mean", [5], (shares * EACH).mean()),
+        ("Mul", [6], value),
+        ("Mean", [1], OTHER.mean()),
+        ("Add", [7, 8], value + OTHER.mean()),
+    ]
+
+
+def test_weights_that_are_normalised_by_another_number_of_them_are_another_mean_and_no_coefficient():
+    named = cause(normalised(WEIGHTS.max()), normalised(WEIGHTS.mean(), "mean"))
+    assert named.name == "loss_reduction"
+    said = f"the candidate divides by {WEIGHTS.mean():.9g} of the data, the reference by {WEIGHTS.max():.9g}"
+    assert said in named.evidence
+
+
+def test_a_coefficient_beside_weights_that_both_sides_normalise_alike_is_one():
+    ratio = WEIGHTS.max() / WEIGHTS.mean()
+    named = cause(normalised(WEIGHTS.max()), normalised(WEIGHTS.max(), coefficient=ratio))
+    assert named.name == "loss_term"
+    # And neither is a number of which nothing says that it was divided by.
+    named = cause(normalised(WEIGHTS.max()), normalised(WEIGHTS.mean(), "mean", 0.7316))
+    assert named.name == "loss_term"

@@ -62,6 +62,21 @@ def test_an_op_that_cannot_be_computed_is_left_out_only_where_what_it_takes_is_r
     check(edits(unknown, right=[0]), ("op_left_out", "has unknown there", "leaves unknown out", H))
 
 
+def test_whole_numbers_that_rows_are_looked_up_by_are_no_mask_though_they_are_two():
+    kinds = np.array([0, 1, 1, 0, 1, 0])
+    found = edits(("GatherV2", [0, kinds, np.int64(0)], H[kinds]))
+    as_is = "takes the rows that c11 says"
+    check(
+        [each for each in found if each.as_is == as_is],
+        ("other_rows", as_is, "takes the indices inverted", H[1 - kinds]),
+        ("other_rows", as_is, "takes the indices a place later", H[kinds[[0, 0, 1, 2, 3, 4]]]),
+        ("other_rows", as_is, "takes the indices a place earlier", H[kinds[[1, 2, 3, 4, 5, 5]]]),
+        ("input_ignored", as_is, "takes one row throughout", H[0 * kinds]),
+        ("input_ignored", as_is, "takes one row throughout", H[0 * kinds + 1]),
+    )
+    assert only(found, "mask") == []
+
+
 def test_a_mask_is_left_out_inverted_turned_moved_and_taken_for_all():
     found = edits(("Mul", [0, MASK], H * MASK))
     as_is = "takes the mask of c11"
