@@ -81,6 +81,12 @@ FEWEST_MOVED = 8  # numbers: of so many the same ones stand in other places by c
 FREEDOM = 2  # elements more than columns: as many as columns are fitted by anything
 
 
+def different_numbers(values: Array) -> int:
+    """Returns how many different numbers an array holds: the same few in other places say nothing of where they were."""
+    # `unique` sorts, 0.4 s for a million numbers: 65,536 of them show as many as are ever asked for.
+    return len(np.unique(values.reshape(-1)[: 1 << 16]))
+
+
 class Partly(NamedTuple):
     """A tensor as a combination of columns, but for elements that something else was done to.
 

@@ -14,11 +14,12 @@ from parity.diagnose.edits.edit import (
     adds_up,
     at_number,
     functions_of,
+    is_mask,
     line_of,
     origin,
 )
 from parity.diagnose.evidence import CLOSE
-from parity.diagnose.fitting import FEWEST_MOVED
+from parity.diagnose.fitting import FEWEST_MOVED, different_numbers
 from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.diagnose.ops.rearranging import REARRANGING
 from parity.diagnose.ops.table import plain
@@ -158,23 +159,33 @@ def moved_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
 def _moved(at: At) -> Iterator[Edit]:
     for place, each in enumerate(at.taken):
         own = each.value
-        if (
-            own.size < FEWEST_MOVED
-            or own.dtype.kind != "f"
-            or own.ndim > MOST_ALIGNED
-            or (each.source is None and each.name)
-        ):
+        if own.size < FEWEST_MOVED or own.ndim > MOST_ALIGNED or (each.source is None and each.name):
             continue
-        for other in at.near.fed:
-            if other.size != own.size or other.ndim > MOST_ALIGNED or not _same_numbers(own, other):
-                continue
-            here = origin(at.run, each)
+        # Of few different numbers the same ones say nothing of where they were: of two masks many keep as many.
+        masked = own.dtype.kind in "fb" and is_mask(own)
+        if not masked and (own.dtype.kind != "f" or different_numbers(own) < FEWEST_MOVED):
+            continue
+        here = origin(at.run, each)
+        if masked:
+            name, words = "mask", (f"takes the mask of {here}", "takes another mask")
+        else:
+            name = "moved_values"
             words = f"takes what {here} gives for {at.kind} as it stands", "takes the same numbers in other places"
+        for other in at.near.fed:
+            if other.size != own.size or other.ndim > MOST_ALIGNED or other.dtype.kind != own.dtype.kind:
+                continue
+            if not (_same_two(own, other) if masked else _same_numbers(own, other)):
+                continue
             # In the shape that is taken, by every order of axes: as the op on the other side may have its axes
             # elsewhere.
             for arranged in layouts(other, own.shape):
                 if not np.array_equal(arranged, own):
-                    yield from at.edit(at.instead(place, arranged), "moved_values", *words)
+                    yield from at.edit(at.instead(place, arranged), name, *words)
+
+
+def _same_two(one: Array, other: Array) -> bool:
+    """Whether two masks hold the same two numbers."""
+    return is_mask(other) and bool(np.array_equal(np.unique(one), np.unique(other)))
 
 
 def _same_numbers(one: Array, other: Array) -> bool:

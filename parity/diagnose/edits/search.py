@@ -16,6 +16,7 @@ from parity.diagnose.catalogue import build_cause
 from parity.diagnose.edits.edit import EDITED_ACTIVATIONS, OTHER_OPERATION, Edit, Near
 from parity.diagnose.edits.operands import exchanged, followed, moved_edits, operand_edits
 from parity.diagnose.edits.ops import FILLING, plain_edits
+from parity.diagnose.edits.repeated import Changes, made_again
 from parity.diagnose.evidence import CLOSE
 from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.diagnose.ops.rearranging import CONCATENATING
@@ -117,12 +118,14 @@ def _search(own: Side, other: Side, of_loss: bool) -> _Hit | None:
     # for PATIENCE more ops, whose changes may explain the loss too.
     run, targets, ways = RecomputedPass(own.passed), _Targets(other), _Ways(other)
     first, left = None, PATIENCE
-    for edits in _changes(own, other, run, of_loss):
+    for edits, changes in _changes(own, other, run, of_loss):
         for edit in edits:
             hits = _hits(run, edit, own.wrong, targets)
             if hits and ways.explained({hit.number for hit in hits}):
                 if hits[-1].of_loss:
                     return hits[-1]
+                if changes is not None and not _met_again(run, edit, changes, hits, targets):
+                    continue
                 # The first output behind the change, not the last: it is where the other side has it.
                 first = first or hits[0]
             if run.work > MOST_NUMBERS_COMPUTED:
@@ -133,8 +136,26 @@ def _search(own: Side, other: Side, of_loss: bool) -> _Hit | None:
     return first
 
 
-def _changes(own: Side, other: Side, run: RecomputedPass, of_loss: bool) -> Iterator[Iterable[Edit]]:
-    """Yields the ops that may be changed, each with its changes: where the side parts, behind it, and in front of it."""
+def _met_again(run: RecomputedPass, edit: Edit, changes: Changes, hits: Sequence[_Hit], targets: "_Targets") -> bool:
+    """Whether a change that does not explain the loss is met again where it is made in the next step of a loop too.
+
+    Where there is no next step, or nothing of it can be computed, nothing speaks against it.
+    """
+    again = made_again(run, edit, changes, MOST_OPS_COMPUTED)
+    if again is None or hits[-1].at >= again.number:
+        return True
+    # What the first change is met in shows nothing of the second.
+    found = {targets.find(value, run.output(number)) for number, value in again.outputs.items()}
+    return bool(found - {None, *(hit.number for hit in hits)})
+
+
+def _changes(
+    own: Side, other: Side, run: RecomputedPass, of_loss: bool
+) -> Iterator[tuple[Iterable[Edit], Changes | None]]:
+    """Yields the ops that may be changed, each with its changes: where the side parts, behind it, and in front of it.
+
+    Beside them what yields the same changes of another op, None where they are only of this one.
+    """
     ops, start = own.passed.ops, own.start
     assert start is not None
     near = Near(
@@ -145,28 +166,42 @@ def _changes(own: Side, other: Side, run: RecomputedPass, of_loss: bool) -> Iter
     inputs = [number for number in range(start) if number not in of_weights]
     # What is drawn at random differs between two sides that are right.
     found = [number for number in found if not any(is_drawn(each, ops) for each in ops[number].inputs)]
+
+    def plainly(run: RecomputedPass, number: int) -> Iterator[Edit]:
+        return plain_edits(run, number, near)
+
+    def following(run: RecomputedPass, number: int) -> Iterator[Edit]:
+        return followed(run, number, near)
+
+    def taking(run: RecomputedPass, number: int) -> Iterator[Edit]:
+        nearest = sorted((each for each in own.reached if each < number), reverse=True)[:CHOICES]
+        return operand_edits(run, number, near._replace(choices=[*nearest, *inputs]))
+
+    def taking_again(run: RecomputedPass, number: int) -> Iterator[Edit]:
+        # In a later step nothing in front of an op is right by itself: all of the step are choices.
+        return operand_edits(run, number, near._replace(choices=[*range(number - 1, start, -1), *inputs]))
+
     for number in found:
-        yield plain_edits(run, number, near)
+        yield plainly(run, number), plainly
     taken = [
         each for number in found[:MOST_OPS_WITH_OTHER_INPUTS] for each in ops[number].inputs if each in own.reached
     ]
     taken += [each for number in taken for each in ops[number].inputs if each in own.reached]
     for number in dict.fromkeys(taken):
-        yield exchanged(run, number)
+        yield exchanged(run, number), None
         if plain(ops[number].kind) in CONCATENATING:
-            yield plain_edits(run, number, near)
+            yield plainly(run, number), plainly
     for number in found[:MOST_OPS_WITH_OTHER_INPUTS]:
-        yield moved_edits(run, number, near)
+        yield moved_edits(run, number, near), None
     for number in found:
-        nearest = sorted((each for each in own.reached if each < number), reverse=True)[:CHOICES]
-        yield operand_edits(run, number, near._replace(choices=[*nearest, *inputs]))
+        yield taking(run, number), taking_again
     for number in dict.fromkeys(taken):
-        yield followed(run, number, near)
+        yield following(run, number), following
     # Nearest first: masks and lengths are made of data right before they are used.
     before = sorted(upstream(ops, found) - of_weights - set(found), reverse=True)
     for number in [each for each in before if ops[each].inputs][:MOST_OPS_OF_DATA]:
-        yield plain_edits(run, number, near)
-    yield _at_once(own, run, near)
+        yield plainly(run, number), None
+    yield _at_once(own, run, near), None
 
 
 def _at_once(own: Side, run: RecomputedPass, near: Near) -> Iterator[Edit]:
@@ -386,7 +421,7 @@ def _fed(side: Side) -> Iterator[Array]:
     for number in _behind(ops, start)[:MOST_OPS_WITH_OTHER_INPUTS]:
         for at, operand in enumerate(ops[number].operands):
             value = side.passed.operand(number, at) if operand.name not in ops[number].weights else None
-            if value is not None and value.size > 1 and value.dtype.kind == "f":
+            if value is not None and value.size > 1 and value.dtype.kind in "fb":
                 yield value
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.edits.edit import OTHER_OPERATION
 from parity.diagnose.evidence import CLOSE, LEFT, same_in_order
-from parity.diagnose.fitting import FEWEST_MOVED
+from parity.diagnose.fitting import FEWEST_MOVED, different_numbers
 from parity.diagnose.layers.rules import functions
 from parity.diagnose.ops.rearranging import CONCATENATING, GRAPH_PADDING
 from parity.diagnose.ops.table import computed, plain
@@ -142,7 +142,7 @@ def _moved(reference: Op, candidate: Op) -> Cause | None:
         return None
     for x in reference.data:
         # Sorted first, which is cheap: only the same numbers can stand in other places.
-        for moved in candidate.data if x.size >= FEWEST_MOVED else []:
+        for moved in candidate.data if different_numbers(x) >= FEWEST_MOVED else []:
             # In order, each to CLOSE of itself: atol = 0 asks as much of the numbers near 0.
             if x.size != moved.size or not np.allclose(np.sort(x, axis=None), np.sort(moved, axis=None), CLOSE, 0.0):
                 continue

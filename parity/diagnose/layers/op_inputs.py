@@ -7,7 +7,7 @@ import numpy as np
 
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import CLOSE, alike, same_in_order
-from parity.diagnose.fitting import FEWEST_MOVED
+from parity.diagnose.fitting import FEWEST_MOVED, different_numbers
 from parity.diagnose.layers.products import INNER_AXES
 from parity.judge.metrics import norm
 from parity.judge.result import Cause
@@ -131,7 +131,7 @@ def _unread(read: Read, own: Array, other: Array) -> Cause | None:
 
 
 def _arranged(read: Read, own: Array, other: Array) -> Cause | None:
-    if len(np.unique(own.reshape(-1)[: 1 << 16])) < FEWEST_MOVED:
+    if different_numbers(own) < FEWEST_MOVED:
         return None
     text = f"so changed it is what goes into {read.layer} in the port, to rounding"
     for name, axis, made in _arrangements(own):

@@ -120,7 +120,8 @@ class RecomputedPass:
             # Ops are numbered in the order in which they ran: the least of those that wait has all its inputs known.
             each = min(pending)
             pending.remove(each)
-            pending.update(self.readers[each])
+            # A changed output stays as it is given, though it comes of another change too.
+            pending.update(reader for reader in self.readers[each] if reader not in changes)
             # What cannot be computed makes all behind it unknown, rather than computed of a mixture.
             made = None if unknown & set(self.ops[each].inputs) else self._again(each, changed)
             if made is None:
@@ -134,6 +135,16 @@ class RecomputedPass:
         """Returns what an op gave."""
         return self.passed.value(number)
 
+    def as_taken(self, changed: Array, taken: Taken) -> Array | None:
+        """Returns a changed output as an op takes it, None where that cannot be said.
+
+        Args:
+          changed: what the op gives of which it takes the output.
+          taken: what it took.
+        """
+        own = self.output(taken.source) if taken.source is not None else None
+        return _laid_out(changed, own, taken)
+
     def _again(self, number: int, changed: Mapping[int, Array]) -> Array | None:
         taken = self.takes(number)
         if taken is None:
@@ -145,8 +156,7 @@ class RecomputedPass:
                 continue
             # An operand holds its source's numbers in the layout in which the op took them: the change is laid out
             # alike.
-            own = self.output(each.source) if each.source is not None else None
-            moved = _laid_out(changed[each.source], own, each)  # type: ignore[index]
+            moved = self.as_taken(changed[each.source], each)  # type: ignore[index]
             if moved is None:
                 return None
             values.append(moved)

@@ -577,3 +577,78 @@ def test_what_is_left_out_of_all_that_the_next_layer_takes_is_named_and_placed_i
     assert found.name == "op_left_out" and "leaves relu out" in found.title
     assert found.op == 1  # the second of the two layers
     assert cause(own, of_two_states(np.tanh, None)) is None
+
+
+def test_a_mask_in_the_place_of_another_that_keeps_as_many_is_a_mask_and_nothing_moved():
+    """Both hold the same two numbers, as many of each: that they are the same numbers says nothing."""
+    drawn = np.random.default_rng(8).permutation(np.repeat([0.0, 1.25], 12)).reshape(6, 4)
+    turned = drawn[[3, 4, 5, 0, 1, 2]]
+    fewer = np.where(np.arange(6)[:, None] < 2, 0.0, 1.25) * np.ones((6, 4))
+    for other in (turned, fewer):
+        one = net(("Slice", [drawn], drawn), ("Mul", [0, 1], H * drawn))
+        named = cause(one, net(("getitem", [other], other), ("mul", [0, 1], H * other)))
+        assert named.name == "mask" and "takes another mask" in named.title
+    kept = [each > 0 for each in (drawn, turned)]
+    one, other = (
+        net(
+            ("Slice", [each], each),
+            ("SelectV2", [1, 0, -1e9], np.where(each, H, -1e9)),
+            ("Tanh", [2], np.where(each, np.tanh(H), -1.0)),
+        )
+        for each in kept
+    )
+    assert cause(one, other).name == "mask"
+
+
+def test_few_different_numbers_in_other_places_are_not_said_to_have_moved():
+    few = np.random.default_rng(9).permutation(np.repeat([0.5, 1.0, 2.0, 3.0], 6)).reshape(6, 4)
+    turned = few[[3, 4, 5, 0, 1, 2]]
+    one = net(("Slice", [few], few), ("Mul", [0, 1], H * few))
+    assert cause(one, net(("getitem", [turned], turned), ("mul", [0, 1], H * turned))) is None
+
+
+def in_a_loop(side, *pairs):
+    """The same pass, in which some ops are of one line, that runs twice."""
+    ops = list(side.ops)
+    for first, second in pairs:
+        ops[second] = ops[second]._replace(line=ops[first].line)
+    return side._replace(ops=ops)
+
+
+PEEPHOLE = np.array([0.3, -0.7, 1.1, 0.4])
+
+
+def two_steps(of_new):
+    """A cell of two steps whose state begins at zero and that looks at the new state, or at the one of before."""
+    first = H + H * PEEPHOLE if of_new else H
+    out = np.tanh(first)
+    state = H * out
+    seen = state if of_new else H
+    second = state + seen * PEEPHOLE
+    return out, state, seen, second
+
+
+@pytest.mark.parametrize("in_both", [False, True])
+def test_a_change_of_the_first_step_of_a_loop_has_to_be_met_in_the_next_one_too(in_both):
+    """Of a state of zeros nothing is added: as if the term were left out, which the next step shows not to be so."""
+    out, state, seen, second = two_steps(True)
+    one = net(
+        ("Mul", [0, PEEPHOLE], H * PEEPHOLE),
+        ("AddV2", [0, 1], H + H * PEEPHOLE),
+        ("Tanh", [2], out),
+        ("Mul", [0, 3], state),
+        ("Mul", [4, PEEPHOLE], seen * PEEPHOLE),
+        ("AddV2", [4, 5], second),
+        ("Tanh", [6], np.tanh(second)),
+        ("Unknown", [7], np.sin(np.tanh(second)) + 1e-3),
+    )
+    out, state, seen, second = two_steps(False)
+    second = state if in_both else second
+    left_out = [("tanh", [2], np.tanh(second)), ("Unknown", [3], np.sin(np.tanh(second)) + 1e-3)]
+    peephole = [("mul", [0, PEEPHOLE], H * PEEPHOLE), ("add", [2, 3], second), ("tanh", [4], np.tanh(second))]
+    peephole.append(("Unknown", [5], np.sin(np.tanh(second)) + 1e-3))
+    other = net(("tanh", [0], out), ("mul", [0, 1], state), *(left_out if in_both else peephole))
+    named = cause(in_a_loop(one, (1, 5), (2, 6), (3, 7)), other)
+    assert (named is not None and named.name == "op_left_out") == in_both
+    # Without a loop nothing more can be asked.
+    assert cause(one, other).name == "op_left_out"
