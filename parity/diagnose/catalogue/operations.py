@@ -105,6 +105,10 @@ ROWS: tuple[CauseInfo, ...] = (
                 "the candidate adds the mask of {masked} {words}",
                 "mask what the graph masks: keys, with [:, None, None, :]",
             ),
+            "places": Wording(
+                "the port masks other places than the reference, {count} of them: {lines}",
+                "make the mask of the data as the graph makes it",
+            ),
         },
         proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),

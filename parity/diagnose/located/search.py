@@ -18,6 +18,7 @@ from parity.diagnose.layers.recurrent import other_last, other_recurrence
 from parity.diagnose.layers.rules import Layer
 from parity.diagnose.layers.windows import Windows, goes_in, other_windows
 from parity.diagnose.located.losses import boundary
+from parity.diagnose.located.masks import cause_of_mask
 from parity.diagnose.located.op_inputs import cause_of_input, cause_of_weights
 from parity.diagnose.located.ops import cause_at_op, cause_by_one_change, scale_of_loss
 from parity.diagnose.located.other_rules import cause_by_other_ways
@@ -117,7 +118,7 @@ def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Caus
     # Other rules are many, and believed last: only where nothing says exactly what is wrong.
     first = next(iter([*proven, *rest]), None)
     if located is not None and located.place.layer and (first is None or is_place_only(first.name)):
-        proven = [*_by_other_ways(located, evidence), *proven]
+        proven = [*(_by_masks(located) or _by_other_ways(located, evidence)), *proven]
     names = {cause.name for cause in [*proven, *rest]}
     return proven, [*rest, *(cause for cause in fitting(known, located) if cause.name not in names)]
 
@@ -141,6 +142,11 @@ def behind_layers(changed: list[Cause], known: Sequence[Cause]) -> tuple[list[Ca
     proven = [*ahead, *changed]
     names = {cause.name for cause in proven}
     return proven, [each for each in named.values() if each.name not in names]
+
+
+def _by_masks(located: Located) -> list[Cause]:
+    cause = cause_of_mask(located.place) if not located.first.check.note else None
+    return [told_of(located.first, cause)] if cause is not None else []
 
 
 def _by_one_change(located: Located) -> list[Cause]:
