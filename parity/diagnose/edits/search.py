@@ -5,9 +5,9 @@ change is named where what comes of it is what the other side has and the unchan
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -198,10 +198,29 @@ def _changes(
     for number in dict.fromkeys(taken):
         yield following(run, number), following
     # Nearest first: masks and lengths are made of data right before they are used.
-    before = sorted(upstream(ops, found) - of_weights - set(found), reverse=True)
-    for number in [each for each in before if ops[each].inputs][:MOST_OPS_OF_DATA]:
+    for number in islice(_of_data_before(own, found, of_weights), MOST_OPS_OF_DATA):
         yield plainly(run, number), None
     yield _at_once(own, run, near), None
+
+
+def _of_data_before(own: Side, found: Sequence[int], of_weights: Collection[int]) -> Iterator[int]:
+    """Yields the ops of data alone that some ops are made of, by how many ops lie between, of these the last first.
+
+    Of ops of one line, such as those that cut a sequence into steps, the nearest stands for all: what is changed in one
+    step only is nobody's mistake, and would leave none for what all steps are made of.
+    """
+    ops, seen, lines = own.passed.ops, set(found), set[tuple[str, Any]]()
+    nearest = list(found)
+    while nearest:
+        before = {each for number in nearest for each in ops[number].inputs} - seen
+        seen |= before
+        nearest = sorted(before, reverse=True)
+        for number in nearest:
+            same = (ops[number].kind, ops[number].line)
+            if number in of_weights or not ops[number].operands or same in lines:
+                continue
+            lines |= {same} if ops[number].line is not None else set()
+            yield number
 
 
 def _at_once(own: Side, run: RecomputedPass, near: Near) -> Iterator[Edit]:
@@ -239,10 +258,12 @@ def _behind(ops: Sequence[ForwardOp], start: int) -> list[int]:
 def _hits(run: RecomputedPass, edit: Edit, wrong: frozenset[int], targets: "_Targets") -> list[_Hit]:
     """Returns where the other side has what comes of an edit, in order."""
     hits, since, changes = list[_Hit](), 0, {edit.number: edit.value, **dict(edit.beside)}
+    of_data = edit.number in run.of_data
     # Of the ops behind the change `since` counts those behind the last hit: a change that is right keeps being met, and
     # one that never is gives up after MOST_OPS_WITHOUT_HIT.
     for number, value in chain(changes.items(), run.after(changes, MOST_OPS_COMPUTED)):
-        since += 1
+        # What is made of data before anything is met, as a sequence that is cut into steps, the other side may have in one.
+        since += not (of_data and number in run.of_data)
         if since > MOST_OPS_WITHOUT_HIT:
             break
         found = targets.find(value, run.output(number)) if number in wrong else None

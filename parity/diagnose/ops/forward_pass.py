@@ -12,7 +12,7 @@ from parity.diagnose.evidence import same_in_order
 from parity.diagnose.ops.rearranging import REARRANGING, places_of
 from parity.diagnose.ops.table import computed, plain
 from parity.diagnose.ops.windows import work
-from parity.locate.downstream import readers
+from parity.locate.downstream import active, readers
 from parity.locate.matching import Pass
 from parity.trace import ForwardOp
 from parity.trace.arrays import Array
@@ -65,6 +65,11 @@ class RecomputedPass:
     def readers(self) -> list[list[int]]:
         """By op the numbers of the ops that take its output."""
         return readers(self.ops)
+
+    @cached_property
+    def of_data(self) -> frozenset[int]:
+        """Numbers of the ops that no weight goes into."""
+        return frozenset(range(len(self.ops))) - active(self.ops)
 
     def takes(self, number: int) -> list[Taken] | None:
         """Returns what an op takes, None where part of that is not known."""

@@ -652,3 +652,26 @@ def test_a_change_of_the_first_step_of_a_loop_has_to_be_met_in_the_next_one_too(
     assert (named is not None and named.name == "op_left_out") == in_both
     # Without a loop nothing more can be asked.
     assert cause(one, other).name == "op_left_out"
+
+
+def test_what_is_done_to_data_before_it_is_cut_into_steps_is_changed_for_all_of_them():
+    shifted, fed = X + 0.5, np.maximum(X + 0.5, 0)
+    steps = [("StridedSlice", [1], fed[[n]]) for n in range(6)]
+    outputs = fed @ W, shifted @ W
+    one = passed(
+        ("AddV2", [X, 0.5], shifted),
+        ("Maximum", [0, 0.0], fed),
+        *steps,
+        ("ConcatV2", [2, 3, 4, 5, 6, 7, np.int64(0)], fed),
+        ("MatMul", [8, W], outputs[0]),
+        *head((9, outputs[0])),
+    )
+    other = passed(("add", [X, 0.5], shifted), ("matmul", [0, W], outputs[1]), *head((1, outputs[1])))
+    sides = []
+    for side, product in ((one, 9), (other, 1)):
+        weights = {0: [], product: ["w"]}
+        ops = [op._replace(weights=weights.get(number, op.weights)) for number, op in enumerate(side.ops)]
+        sides.append(side._replace(ops=ops))
+    sides[0] = in_a_loop(sides[0], *[(2, number) for number in range(3, 8)])
+    named = cause(*sides)
+    assert named.name == "op_left_out" and "leaves maximum out" in named.title
