@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from parity.locate.layouts import same_in_some_layout
-from parity.locate.matching import Pass, partners
+from parity.locate.matching import Pass, alike, partners
 from parity.locate.search import Location
 from parity.trace import LaidOut
 
 CLOSE_IN_LAYOUT = 1e-9  # of outputs in one layout, relative: right ports are at most 6e-12 apart behind 40 layers
 MOST_OPS_BACK = 24  # ops
+FEWEST_MOVED = 8  # numbers: as in diagnose/fitting.py
 
 
 def at_the_mover(place: Location) -> Location:
@@ -34,6 +37,8 @@ def at_the_mover(place: Location) -> Location:
     if own is None or (number == place.parting.candidate and laid_out is None):
         return place
     port = candidate.ops[number]
+    made_by = _module_of_moved(number, own, place.passes)
+    port = port._replace(name=made_by) if made_by else port
     if laid_out is not None:
         port = port._replace(name=laid_out.name, kind=laid_out.kind, line=laid_out.line)
     parting = place.parting._replace(reference=own, candidate=number, module=port.name, next_module=None)
@@ -71,6 +76,36 @@ def _laid_out_before(
         if alike and not any(same_in_some_layout(each, value, CLOSE_IN_LAYOUT) for each in alike):
             return operand.laid_out
     return None
+
+
+def _module_of_moved(number: int, own: int, passes: tuple[Pass, Pass]) -> str:
+    """The module whose weights alone make what an op takes, in other places than the reference's op; "" if there is none.
+
+    What is made of no data, such as a projection of a table of positions, is no op of a pass: its module is all that is
+    known of it.
+    """
+    reference, candidate = passes
+    op = candidate.ops[number]
+    if len(op.weights) != 1:
+        return ""
+    for at, operand in enumerate(op.operands):
+        made = candidate.operand(number, at) if operand.op is None and operand.name not in op.weights else None
+        wanted = [
+            value
+            for there, each in enumerate(reference.ops[own].operands)
+            if each.op is None and (value := reference.operand(own, there)) is not None
+        ]
+        if made is None or made.size < FEWEST_MOVED or made.dtype.kind != "f":
+            continue
+        numbers = np.sort(made, axis=None)
+        same = [
+            each
+            for each in wanted
+            if each.size == made.size and alike(np.sort(each, axis=None), numbers, CLOSE_IN_LAYOUT)
+        ]
+        if same and not any(same_in_some_layout(each, made, CLOSE_IN_LAYOUT) for each in same):
+            return op.weights[0].rpartition(".")[0]
+    return ""
 
 
 def _is_moved(number: int, same: Mapping[int, Sequence[int]], reference: Pass, candidate: Pass) -> bool:

@@ -16,7 +16,7 @@ from parity.diagnose.evidence import CLOSE, LEFT, same_in_order
 from parity.diagnose.fitting import FEWEST_MOVED, different_numbers
 from parity.diagnose.layers.rules import functions
 from parity.diagnose.ops.rearranging import CONCATENATING, GRAPH_PADDING
-from parity.diagnose.ops.table import computed, plain
+from parity.diagnose.ops.table import BINARY, UNARY, computed, plain
 from parity.judge.metrics import norm
 from parity.judge.result import Cause
 from parity.locate.layouts import align, same_in_some_layout
@@ -120,6 +120,9 @@ def at_op(reference: Op, candidate: Op, proven: str, readers: Sequence[Op] = ())
     arranged = {plain(op.kind) for op in (reference, candidate)} & ARRANGING
     # Something that both ops take has to be the same, or it is the input that differs, and not the op.
     told = not arranged and any(_alike(one, two) for one in reference.data for two in candidate.data)
+    # Number by number another count of numbers comes of other things beside: it is another way, not this op that is wrong.
+    elementwise = all(plain(op.kind) in {*BINARY, *UNARY} for op in (reference, candidate))
+    told = told and not (elementwise and reference.output.size != candidate.output.size)
     return _moved(reference, candidate) or (_other(reference, candidate, proven) if proven and told else None)
 
 

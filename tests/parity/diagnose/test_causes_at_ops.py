@@ -151,3 +151,11 @@ def test_the_parts_of_torchs_attention_are_computed():
     for masked in ([scores], [scores, seen], [scores, np.where(seen, 0.0, -np.inf)]):
         np.testing.assert_array_equal(computed("masked scores", masked, {}), np.where(seen, scores, -np.inf))
     np.testing.assert_allclose(computed("scaled_dot_product_attention", [scores, keys], {}), scores @ keys)
+
+
+def test_another_count_of_numbers_is_another_way_to_compute_and_no_wrong_op():
+    """One side compares each with each where the other counts places: their differences are nobody's mistake."""
+    apart, less = X[:, :, None] - X[0], X - X[0, 0]
+    reference, candidate = op("Sub", [X, X[0]], apart), op("sub", [X, X[0, 0]], less, 1)
+    assert at_op(reference, candidate, PROVEN) is None
+    assert at_op(op("Sub", [X, X[0]], less), op("sub", [X, X[0, 0]], Y, 1), PROVEN).name == "other_operation"

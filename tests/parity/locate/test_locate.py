@@ -515,3 +515,39 @@ def test_what_is_joined_in_another_order_is_shown_where_it_is_joined(cause, modu
     level = Level("function", "different", "", [first.check], first, [Cause(cause, "", "", "")])
     level = with_location(level, Located(first, place))
     assert level.first_difference.module == module
+
+
+def test_what_is_made_of_one_modules_weights_alone_and_stands_in_other_places_shows_that_module():
+    """A table of positions that is projected comes of no data: its product with the queries is the first op that has it."""
+    random = np.random.default_rng(3)
+    queries, table, mask = random.normal(size=(5, 4)), random.normal(size=(7, 4)), random.normal(size=(5, 7))
+
+    def side(projected, kernel):
+        scores = queries @ projected.T
+        listed = [
+            ForwardOp("q", "MatMul", [], ["w"], [5, 4], {}),
+            ForwardOp(
+                "attn",
+                "matmul",
+                [0],
+                [kernel],
+                [5, 7],
+                {},
+                None,
+                (Operand("0", "", 0, [5, 4]), Operand("1", "", None, [7, 4])),
+            ),
+            ForwardOp(
+                "attn", "mul", [1], [], [5, 7], {}, None, (Operand("0", "", 1, [5, 7]), Operand("1", "m", None, [5, 7]))
+            ),
+            ForwardOp("attn", "mean", [2], [], [], {}),
+        ]
+        values = [queries, scores, scores * mask, (scores * mask).mean()]
+        taken = {(1, 0): queries, (1, 1): projected, (2, 0): scores, (2, 1): mask}
+        return Pass(listed, values.__getitem__, lambda number, at: taken[number, at])
+
+    names = {"w": ("w",), "r/kernel": ("attn.r_net.weight",)}
+    for turned, module in ((table[::-1], "attn.r_net"), (table[:, [1, 0, 3, 2]], "attn")):
+        place = locate(
+            side(table, "r/kernel"), side(turned, "attn.r_net.weight"), names, {"w": (4,), "r/kernel": (4, 4)}
+        )
+        assert at_the_mover(place).parting.module == module
