@@ -181,6 +181,18 @@ def _moved(at: At) -> Iterator[Edit]:
             for arranged in layouts(other, own.shape):
                 if not np.array_equal(arranged, own):
                     yield from at.edit(at.instead(place, arranged), name, *words)
+            if not masked:
+                yield from _moved_for_all(at, each.source, other, words)
+
+
+def _moved_for_all(at: At, source: int | None, other: Array, words: tuple[str, str]) -> Iterator[Edit]:
+    """Yields the changes of an op's output to the same numbers in other places, for all that take it."""
+    output = at.run.output(source) if source is not None and len(at.run.readers[source]) > 1 else None
+    if source is None or output is None or output.size != other.size or output.ndim > MOST_ALIGNED:
+        return
+    for arranged in layouts(other, output.shape):
+        if not np.array_equal(arranged, output):
+            yield Edit(source, arranged, "moved_values", *words)
 
 
 def _same_two(one: Array, other: Array) -> bool:

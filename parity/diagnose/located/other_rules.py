@@ -101,7 +101,9 @@ def _moved(number: int, place: Location) -> list[tuple[Array, Array]]:
     pairs = [(reference.value(a), candidate.value(b)) for a, b in taken if a is not None and b is not None]
     # As the ops take it: a shuffle of channels is no op, but a layout between two.
     own, other = (list(_images(passed, at)) for passed, at in ((reference, number), (candidate, begin)))
-    pairs += [(a, b) for a in own for b in other if a.size == b.size and a.ndim == b.ndim]
+    # An axis of size 1 is no place: a graph computes one spatial axis as an image of one row.
+    own, other = ([np.squeeze(each) for each in images] for images in (own, other))
+    pairs += [(a, b) for a in own for b in other if a.size == b.size and a.ndim == b.ndim > 1]
     return [(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in pairs if a is not None and b is not None]
 
 

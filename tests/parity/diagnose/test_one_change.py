@@ -675,3 +675,25 @@ def test_what_is_done_to_data_before_it_is_cut_into_steps_is_changed_for_all_of_
     sides[0] = in_a_loop(sides[0], *[(2, number) for number in range(3, 8)])
     named = cause(*sides)
     assert named.name == "op_left_out" and "leaves maximum out" in named.title
+
+
+def test_numbers_that_stand_in_other_places_for_all_that_take_them_are_moved_once():
+    a, b = RANDOM.normal(size=(4, 5)), RANDOM.normal(size=(4, 5))
+
+    def branches(given, moved):
+        number = len(moved)
+        values = given @ a, np.tanh(given @ b)
+        return [
+            ("MatMul", [number, a], values[0]),
+            ("MatMul", [number, b], given @ b),
+            ("Tanh", [number + 2], values[1]),
+            ("AddV2", [number + 1, number + 3], values[0] + values[1]),
+            ("MatMul", [number + 4, RANDOM_5], (values[0] + values[1]) @ RANDOM_5),
+        ]
+
+    one, other = net(*branches(H, [])), net(("roll", [0], MOVED), *branches(MOVED, [0]))
+    named = cause(one, other)
+    assert named.name == "moved_values" and "takes the same numbers in other places" in named.title
+
+
+RANDOM_5 = np.random.default_rng(12).normal(size=(5, 4))
