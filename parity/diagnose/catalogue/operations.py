@@ -109,6 +109,7 @@ ROWS: tuple[CauseInfo, ...] = (
                 "the port masks other places than the reference, {count} of them: {lines}",
                 "make the mask of the data as the graph makes it",
             ),
+            "weight": Wording(OF_A_WEIGHT, "mask the numbers of the weight that the graph masks"),
         },
         proof=Proof.ONE_CHANGE | Proof.RECOMPUTED,
     ),

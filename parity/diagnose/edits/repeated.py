@@ -21,7 +21,7 @@ class Again(NamedTuple):
 
     Fields:
       number: of that next op.
-      outputs: by number of an op from there on what it gives then.
+      outputs: by number of this op, and of those that come of it, what they give then.
     """
 
     number: int
@@ -51,9 +51,18 @@ def made_again(run: RecomputedPass, edit: Edit, changes: Changes, most: int) -> 
     for each in changes(changed, later):
         if (each.name, each.as_is, each.changed) == (edit.name, edit.as_is, edit.changed):
             both = {edit.number: edit.value, **dict(edit.beside), later: each.value, **dict(each.beside)}
-            outputs = {number: value for number, value in run.after(both, most) if number > later}
+            # Beside it the step goes on with what only the first change has moved: that shows nothing of the second.
+            behind = _behind(run, later)
+            outputs = {number: value for number, value in run.after(both, most) if number in behind}
             return Again(later, {later: each.value, **outputs})
     return None
+
+
+def _behind(run: RecomputedPass, number: int) -> set[int]:
+    found = {number}
+    for each in range(number, len(run.ops)):
+        found.update(run.readers[each] if each in found else ())
+    return found
 
 
 def _same_line(one: ForwardOp, other: ForwardOp) -> bool:

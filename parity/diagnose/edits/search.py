@@ -142,7 +142,7 @@ def _met_again(run: RecomputedPass, edit: Edit, changes: Changes, hits: Sequence
     Where there is no next step, or nothing of it can be computed, nothing speaks against it.
     """
     again = made_again(run, edit, changes, MOST_OPS_COMPUTED)
-    if again is None or hits[-1].at >= again.number:
+    if again is None or any(hit.at in again.outputs for hit in hits):
         return True
     # What the first change is met in shows nothing of the second.
     found = {targets.find(value, run.output(number)) for number, value in again.outputs.items()}

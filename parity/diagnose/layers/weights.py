@@ -13,7 +13,7 @@ from parity.diagnose.evidence import CLOSE
 from parity.diagnose.ops.activations import softmax
 from parity.judge.metrics import norm
 from parity.judge.result import Cause
-from parity.locate.layouts import same_in_some_layout
+from parity.locate.layouts import layouts, same_in_some_layout
 from parity.trace.arrays import Array
 
 FEWEST_VALUES = 3  # different numbers, from which on one function of all is no chance
@@ -100,7 +100,7 @@ def other_function(taken: OfAWeight) -> Cause | None:
     own = next((each for each in made if _is(taken.reference, each.value)), None)
     other = next((each for each in made if _is(taken.candidate, each.value)), None)
     if own is None or other is None:
-        return _scaled(taken, own)
+        return _masked(taken, weight) or _scaled(taken, own)
     if own.kind == other.kind and own.axes == other.axes:
         return None  # laid out otherwise: what is made of it is the same
     name = _name(own, other)
@@ -127,6 +127,38 @@ def _name(own: Made, other: Made) -> str:
     if all(kind.startswith(EXPONENTIAL) for kind in kinds):
         return "scale"
     return OTHER_OPERATION if kinds & SHIFTED else "activation_function"
+
+
+def _masked(taken: OfAWeight, weight: Array) -> Cause | None:
+    """Both sides' ops take some of the weight's numbers and zeros in the place of the others, and not of the same ones.
+
+    Args:
+      taken: what both ops take.
+      weight: the variable.
+    """
+    own, other = (_kept(weight, each) for each in (taken.reference, taken.candidate))
+    if own is None or other is None or np.array_equal(own, other):
+        return None
+    there, here = (f"keeps {np.count_nonzero(each):,} of its {each.size:,} numbers" for each in (other, own))
+    return build_cause(
+        "mask",
+        "weight",
+        evidence=f"what each side's op takes are numbers of {taken.name} and zeros, to rounding; "
+        f"{np.count_nonzero(own != other):,} of {own.size:,} are kept on one side only",
+        weight=taken.name,
+        there=there,
+        here=here,
+        lines=taken.lines,
+    )
+
+
+def _kept(weight: Array, made: Array) -> Array | None:
+    """Which numbers of a weight stand in an array that has zeros elsewhere, in the weight's layout; None where others do."""
+    for turned in layouts(np.asarray(made, np.float64), weight.shape):
+        kept = turned != 0.0
+        if kept.any() and norm(turned - np.where(kept, weight, 0.0)) <= CLOSE * norm(turned):
+            return kept | (weight == 0.0)
+    return None
 
 
 def _scaled(taken: OfAWeight, own: Made | None) -> Cause | None:

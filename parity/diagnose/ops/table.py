@@ -114,6 +114,21 @@ def _strided_slice(arguments: Arguments, attributes: Attributes) -> Array:
     return np.asarray(x[tuple(index)])
 
 
+def _to_depth(arguments: Arguments, attributes: Attributes) -> Array:
+    """Blocks of pixels to channels: of a graph ``[n, h, w, c]``, the place in the block before the channel."""
+    x, size = np.asarray(arguments[0]), int(attributes["block_size"])
+    n, h, w, c = x.shape
+    blocks = x.reshape(n, h // size, size, w // size, size, c).transpose(0, 1, 3, 2, 4, 5)
+    return np.asarray(blocks.reshape(n, h // size, w // size, size * size * c))
+
+
+def _to_space(arguments: Arguments, attributes: Attributes) -> Array:
+    x, size = np.asarray(arguments[0]), int(attributes["block_size"])
+    n, h, w, c = x.shape
+    blocks = x.reshape(n, h, w, size, size, c // size**2).transpose(0, 1, 3, 2, 4, 5)
+    return np.asarray(blocks.reshape(n, h * size, w * size, c // size**2))
+
+
 def _gather(arguments: Arguments, attributes: Attributes) -> Array:
     axis = int(np.asarray(arguments[2])) if len(arguments) > 2 else 0
     if attributes.get("batch_dims", 0):
@@ -285,6 +300,8 @@ MORE: dict[str, Callable[[Arguments, Attributes], Array]] = {
     **dict.fromkeys(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"), _of_all),
     "cross_entropy_loss": _cross_entropy,
     "stridedslice": _strided_slice,
+    "spacetodepth": _to_depth,
+    "depthtospace": _to_space,
     "einsum": _einsum,
     "tile": _tile,
     "binary_cross_entropy_with_logits": _of_all,

@@ -116,3 +116,25 @@ def test_weights_of_two_numbers_or_none_that_are_finite_tell_no_function():
         deep = RANDOM.normal(size=(2,) * at_most)
         norm = deep / np.sqrt((deep**2).sum(0, keepdims=True))
         assert (named(deep, norm, deep) is not None) == (at_most == 4)
+
+
+KEPT = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [0, 1, 1, 1]], bool)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_other_numbers_of_a_weight_that_are_masked_are_told_as_another_mask(turned):
+    """As of convolutions that may not see what they predict; the port may have the axes in another order."""
+    fewer = KEPT & ~np.eye(3, 4, dtype=bool)
+    there = np.where(fewer, WEIGHT, 0.0)
+    cause = other_function(OfAWeight("w", WEIGHT, np.where(KEPT, WEIGHT, 0.0), there.T if turned else there, "lines"))
+    assert cause.name == "mask"
+    assert "keeps 5 of its 12 numbers, where the reference keeps 7 of its 12 numbers" in cause.title
+    assert "2 of 12 are kept on one side only" in cause.evidence
+    whole = other_function(OfAWeight("w", WEIGHT, np.where(KEPT, WEIGHT, 0.0), WEIGHT, "lines"))
+    assert whole.name == "mask" and "keeps 12 of its 12 numbers, where" in whole.title
+
+
+def test_the_same_numbers_of_a_weight_or_others_with_zeros_are_no_other_mask():
+    kept = np.where(KEPT, WEIGHT, 0.0)
+    assert other_function(OfAWeight("w", WEIGHT, kept, kept, "lines")) is None
+    assert other_function(OfAWeight("w", WEIGHT, kept, np.where(KEPT, np.sin(3 * WEIGHT), 0.0), "lines")) is None

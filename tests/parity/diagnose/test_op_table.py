@@ -319,3 +319,12 @@ def test_the_ways_of_resizing_lay_new_pixels_among_the_old_ones():
     single = dict(resized(row, (1, 1)))
     assert float(single["bilinear with aligned corners"].item()) == 0.0
     assert float(single["bilinear between the centres of pixels"].item()) == 15.0
+
+
+def test_blocks_of_pixels_are_channels_by_their_rows_then_their_columns():
+    image = np.arange(2 * 4 * 6 * 3.0).reshape(2, 4, 6, 3)
+    deep = computed("SpaceToDepth", [image], {"block_size": 2})
+    assert deep.shape == (2, 2, 3, 12)
+    for row, column, channel in ((0, 0, 0), (0, 1, 2), (1, 0, 1), (1, 1, 2)):
+        assert (deep[..., (2 * row + column) * 3 + channel] == image[:, row::2, column::2, channel]).all()
+    assert (computed("DepthToSpace", [deep], {"block_size": 2}) == image).all()
