@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from parity.diagnose.ops.rearranging import LAYOUTS
 from parity.diagnose.ops.table import plain
 from parity.judge.result import Cause
 from parity.locate import Location
-from parity.locate.downstream import behind_difference, losses_of
+from parity.locate.downstream import behind_difference, losses_of, upstream
 from parity.locate.layouts import same_in_some_layout
 from parity.locate.matching import Pass
 from parity.trace.arrays import Array
@@ -26,6 +27,7 @@ PROVEN_BY_PORT = (
     "the reference has all that goes into the port's line, to rounding, and nothing like what comes out of it"
 )
 MOST_OPS_AHEAD = 12  # behind an op, in which what it does may be done later
+BOTH = 2  # what a sum takes
 SIZE_OF_CONSTANT = 1  # numbers of which none tells whether two operands are one: constants
 
 
@@ -52,7 +54,7 @@ def cause_at_op(place: Location) -> Cause | None:
     # What is beside it may be what the reference has there, done in another order.
     if cause is not None and cause.name == "op_left_out" and not is_whole(_sides(place)[1], other):
         return None
-    return cause
+    return _behind_what_is_passed_by(cause, place)
 
 
 def cause_by_one_change(place: Location, of_loss: bool) -> Cause | None:
@@ -63,7 +65,27 @@ def cause_by_one_change(place: Location, of_loss: bool) -> Cause | None:
       of_loss: whether it is the loss that differs, and no output.
     """
     one, other = _sides(place)
-    return repaired(one, other, of_loss)
+    return _behind_what_is_passed_by(repaired(one, other, of_loss), place)
+
+
+def _behind_what_is_passed_by(cause: Cause | None, place: Location) -> Cause | None:
+    """Returns a sum that is left out around some layers at the last of these; any other cause as it is.
+
+    What takes the output of these layers is only where it shows, and often another module's: the port lacks the sum
+    where they end.
+    """
+    own, other = place.parting.reference, place.parting.candidate
+    if cause is None or cause.name != "op_left_out" or cause.op is not None or own is None or other is None:
+        return cause
+    reference, candidate = place.passes
+    added = [place.reached.reference.get(each) for each in reference.ops[own].inputs]
+    if plain(reference.ops[own].kind) != "add" or len(added) != BOTH or None in added:
+        return cause
+    first, last = sorted(each for each in added if each is not None)
+    around = first in upstream(candidate.ops, [last]) and last in candidate.ops[other].inputs
+    taker, giver = candidate.ops[other].name, candidate.ops[last].name
+    # A function that is called between modules shows the very line in front of which the sum is missing.
+    return replace(cause, op=last) if around and taker and not f"{giver}.".startswith(f"{taker}.") else cause
 
 
 def scale_of_loss(place: Location) -> float | None:

@@ -260,3 +260,24 @@ def test_ops_that_have_nothing_in_common_or_take_what_is_not_known_are_not_fed_a
     assert not fed(lost, one, alike) and not fed(one, lost, alike) and not fed(one, lost, rightly)
     first = passed(("MatMul", [X, W], odd(H)))
     assert fed(one, first, rightly) is False, "nothing of what it takes was computed"
+
+
+@pytest.mark.parametrize(("taker", "shown"), [("two", 2), ("", None), ("inner", None)])
+def test_a_sum_that_is_left_out_around_layers_is_told_where_they_end_and_not_at_what_takes_them(taker, shown):
+    """The next module takes what the layers give: nothing is wrong in it. A function of theirs is beside the sum."""
+    inner, out = relu(H), np.tanh(relu(H))
+    layers = [("Relu", [0], inner), ("Tanh", [1], out)]
+    one = net(*layers, ("AddV2", [2, 0], H + out), ("Tanh", [3], np.tanh(H + out)))
+    other = net(*layers, ("tanh", [2], np.tanh(out)))
+    named = {1: "inner.relu", 2: "inner.tanh", 3: taker}
+    ops = [op._replace(name=named.get(number, op.name)) for number, op in enumerate(other.ops)]
+    cause = cause_at_op(parted(one, other._replace(ops=ops)))
+    assert (cause.name, cause.op) == ("op_left_out", shown)
+    # Of two things of which none is made of the other nobody can say which of them lacks the sum.
+    one = net(
+        ("Tanh", [0], np.tanh(H)),
+        ("AddV2", [1, BESIDE], np.tanh(H) + BESIDE),
+        ("Tanh", [2], np.tanh(np.tanh(H) + BESIDE)),
+    )
+    other = net(("tanh", [0], np.tanh(H)), ("tanh", [1], np.tanh(np.tanh(H))))
+    assert cause_at_op(parted(one, other)).op is None
