@@ -133,9 +133,11 @@ def _picked(at: At) -> Iterator[Edit]:
         if own is None:
             continue
         as_is = f"takes place {own} of axis {axis}"
+        # Of the last axis a place is a channel or a class, and no position of a sequence.
+        name_of_place = "channel_order" if axis == x.ndim - 1 else "pooling"
         for other in [-1, *range(min(count, MOST_INDICES))]:
             words = f"takes {'the last place' if other < 0 else f'place {other}'} of axis {axis}"
-            yield from at.edit(np.take(x, other, axis).reshape(at.output.shape), "pooling", as_is, words)
+            yield from at.edit(np.take(x, other, axis).reshape(at.output.shape), name_of_place, as_is, words)
         for name in ("mean", "max", "sum"):
             made = np.asarray(REDUCTIONS[name](x, axis=axis)).reshape(at.output.shape)
             yield from at.edit(made, "pooling", as_is, f"takes the {name} over axis {axis}")

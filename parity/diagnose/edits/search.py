@@ -383,12 +383,26 @@ class _Targets:
 
     @staticmethod
     def _is(made: Array, wanted: Array, unchanged: Array | None) -> bool:
-        pair = align(wanted, made)
-        if pair is None or not alike(wanted, pair.candidate, CLOSE_LOSS if made.size == 1 else CLOSE):
-            return False
+        pair, close = align(wanted, made), CLOSE_LOSS if made.size == 1 else CLOSE
+        if pair is None or not alike(wanted, pair.candidate, close):
+            return _is_in_another_order(made, wanted, unchanged)
         # A change that hardly moves an output is as near to what is wanted as no change is: it explains nothing.
         before = align(wanted, unchanged) if unchanged is not None and unchanged.size == wanted.size else None
         return before is None or not alike(wanted, before.candidate, UNCHANGED)
+
+
+def _is_in_another_order(made: Array, wanted: Array, unchanged: Array | None) -> bool:
+    """Whether two vectors hold the same numbers, which without the change they do not.
+
+    Of a number for each example, or of what is picked by a mask, the sides may go through the examples otherwise.
+    """
+    if made.size < FEWEST_NUMBERS_MET or made.size != max(made.shape) or wanted.size != max(wanted.shape):
+        return False
+    numbers = np.sort(wanted, axis=None)
+    if not alike(numbers, np.sort(made, axis=None), CLOSE):
+        return False
+    same = unchanged is not None and unchanged.size == wanted.size
+    return unchanged is None or not same or not alike(numbers, np.sort(unchanged, axis=None), UNCHANGED)
 
 
 def _kinds(side: Side) -> set[str]:

@@ -138,10 +138,10 @@ def _counted(sums: Sums, key: str) -> Cause:
     if _is_factor(sums, key, share):
         return _factor(sums, key, share)
     # Weights that are normalised otherwise are another mean, and no other coefficient: by what, the data say.
-    divided = _divided_otherwise(sums, one, share)
-    if divided:
+    by_what = _divided_otherwise(sums, one, share)
+    if by_what:
         variant = "scalar" if scalar else "one"
-        evidence = f"{evidence}; {divided}"
+        evidence = f"{evidence}; {by_what}"
         return build_cause("loss_reduction", variant, evidence=evidence, name=name, theirs=theirs, mine=mine)
     # A single number may have been reduced before: only of a sum, or where it is all there is, can that be asked.
     divided = "sum" in sums.kinds[key].lower() or len(sums.reference) == 1

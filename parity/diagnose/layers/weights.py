@@ -157,7 +157,7 @@ def _kept(weight: Array, made: Array) -> Array | None:
     for turned in layouts(np.asarray(made, np.float64), weight.shape):
         kept = turned != 0.0
         if kept.any() and norm(turned - np.where(kept, weight, 0.0)) <= CLOSE * norm(turned):
-            return kept | (weight == 0.0)
+            return np.asarray(kept | (weight == 0.0))
     return None
 
 

@@ -8,7 +8,7 @@ from parity.diagnose import Evidence
 from parity.diagnose.layers.recurrent import Recurrent
 from parity.judge.metrics import is_finite
 from parity.locate import Location
-from parity.locate.downstream import behind_difference
+from parity.locate.downstream import active, behind_difference
 from parity.locate.matching import Pass
 from parity.trace import parse_key
 from parity.trace.arrays import Array
@@ -16,6 +16,7 @@ from parity.trace.arrays import Array
 MOST_LAYERS = 12  # those whose scopes the op is in come first
 MOST_SEQUENCES = 12  # outputs of three or four axes that are taken for sequences
 MOST_CUT = 24  # sequences in all, from which on no more are cut out of outputs of two axes
+MOST_LENGTHS = 8  # whole numbers of examples that are made of data
 LEAST_STEPS = 3  # of as many ops of one kind: two may be two layers
 MOST_KERNELS = 4  # of a scope that holds an embedding, or a product behind it, beside the cell
 
@@ -41,6 +42,8 @@ def recurrent_layers(place: Location, evidence: Evidence, step: int, tower: str)
     states = {name: value for name, value in feeds.items() if value.ndim == 2 and value.dtype.kind == "f"}
     states.update(_outputs(one, set(known[0]), 2))
     lengths = {n: v.reshape(-1) for n, v in feeds.items() if v.ndim in (1, 2) and v.dtype.kind in "iu"}
+    for passed in (one, other):
+        lengths.update(_whole_numbers(passed))
     # [examples, steps] of zeros and ones: where a sequence goes on, or where another begins.
     marks = {name: _float(v) for name, v in feeds.items() if v.ndim == 2 and np.isin(v, (0, 1)).all()}
     behind = [
@@ -109,7 +112,7 @@ def sequences_of(passed: Pass, known: Collection[int], examples: Collection[int]
       known: numbers of the ops whose output the other side has too.
       examples: how many examples there may be.
     """
-    found = _outputs(passed, known, 3, MOST_SEQUENCES)
+    found = {**_outputs(passed, known, 3, MOST_SEQUENCES), **_taken(passed, known)}
     joined = _outputs(passed, known, 4, MOST_SEQUENCES)
     found.update((name, value.reshape(-1, *value.shape[2:])) for name, value in joined.items())
     for name, value in _outputs(passed, known, 2).items():
@@ -131,6 +134,36 @@ def sequences_of(passed: Pass, known: Collection[int], examples: Collection[int]
         if len(numbers) >= LEAST_STEPS and len(arrays) == len(numbers) and all(is_finite(each) for each in arrays):
             found[f"the steps of {passed.ops[numbers[0]].name or of}"] = np.stack(arrays, axis=1)
     return {**found, **turned}
+
+
+def _taken(passed: Pass, known: Collection[int]) -> dict[str, Array]:
+    """What ops take of three axes that others gave with more or fewer: a map whose columns are the steps of a sequence."""
+    found: dict[str, Array] = {}
+    for number, op in enumerate(passed.ops):
+        for at, operand in enumerate(op.operands):
+            if operand.op is None or operand.op not in known or len(found) >= MOST_SEQUENCES:
+                continue
+            laid_out = len(operand.shape) == 3 != len(passed.ops[operand.op].shape)
+            value = passed.operand(number, at) if laid_out else None
+            if value is not None and value.dtype.kind == "f" and value.size > 1 and is_finite(value):
+                found[f"what {op.name or op.kind} takes"] = _float(value)
+    return found
+
+
+def _whole_numbers(passed: Pass) -> dict[str, Array]:
+    """Whole numbers, one for each of several, that a pass makes of data: lengths of what is left of sequences.
+
+    As floats too: what is masked by lengths is divided by them.
+    """
+    found: dict[str, Array] = {}
+    of_weights = active(passed.ops)
+    for number, op in enumerate(passed.ops):
+        value = passed.value(number) if len(op.shape) == 1 and number not in of_weights else None
+        if value is None or value.dtype.kind not in "iuf" or value.size < 2 or len(found) >= MOST_LENGTHS:
+            continue
+        whole = is_finite(value) and bool((value == np.round(value)).all())
+        found.update({op.name or f"{op.kind} {number}": value.astype(np.int64)} if whole else {})
+    return found
 
 
 def _outputs(passed: Pass, numbers: Collection[int], ndim: int, most: int = 2000) -> dict[str, Array]:

@@ -697,3 +697,18 @@ def test_numbers_that_stand_in_other_places_for_all_that_take_them_are_moved_onc
 
 
 RANDOM_5 = np.random.default_rng(12).normal(size=(5, 4))
+
+
+def test_what_is_picked_of_each_example_is_met_though_the_other_side_goes_through_them_otherwise():
+    """Of the examples that a mask picks, in the order in which each side has them flattened."""
+    order = [3, 0, 5, 1, 4, 2]
+
+    def picks(place, examples, kinds):
+        picked = H[examples][:, place]
+        twice = np.tile(picked[:, None], (1, 4))
+        return net((kinds[0], [0, np.array(examples)], H[examples]), (kinds[1], [1], picked), (kinds[2], [2], twice))
+
+    one = picks(2, [0, 1, 2, 3, 4, 5], ("GatherV2", "StridedSlice", "Tile"))
+    named = cause(one, picks(1, order, ("index_select", "select", "repeat")))
+    assert named.name == "channel_order" and "takes place 1 of axis 1, where the reference takes place 2" in named.title
+    assert cause(one, picks(2, order, ("index_select", "select", "repeat"))) is None
