@@ -98,8 +98,10 @@ def other_recurrence(layer: Recurrent) -> Cause | None:
                 run = _Run(layer, weights, x, work)
                 # Of all usual rules one must give the reference, or nothing is known of this layer.
                 own = next((rule for rule in run.usual(kind) if run.gives(rule)), None)
-                if own is not None:
-                    return run.other(own, name)
+                # Of what a graph reverses by itself in front of a layer, the sequence as it was may show more.
+                cause = run.other(own, name) if own is not None else None
+                if cause is not None:
+                    return cause
     return None
 
 

@@ -8,9 +8,9 @@ import pytest
 from parity.diagnose.layers import recurrent as at_recurrent
 from parity.diagnose.layers.recurrent import Recurrent, other_last, other_recurrence
 from parity.diagnose.layers.recurrent_cells import Cell, Way, over_steps, step_of, weights_of
-from parity.diagnose.located.recurrent import recurrent_layers, sequences_of, shared_scopes
+from parity.diagnose.located.recurrent import _whole_numbers, recurrent_layers, sequences_of, shared_scopes
 from parity.locate.matching import Pass
-from parity.trace import ForwardOp
+from parity.trace import ForwardOp, Operand
 
 RANDOM = np.random.default_rng(0)
 X, LENGTHS = RANDOM.normal(size=(3, 5, 3)), np.array([5, 2, 3])
@@ -256,3 +256,39 @@ def test_layers_as_near_as_each_other_are_tried_in_the_order_of_the_graph_in_eve
     )
     found = [layer.name for layer in recurrent_layers(place, evidence, 0, "0")]
     assert found == [f"{scope}{cell}" for scope in "abcdef" for cell in ("/cell", "")]
+
+
+def test_a_sequence_that_the_graph_reverses_by_itself_shows_lengths_that_are_ignored_by_what_it_was():
+    way, other = {"lengths": LENGTHS, "reverse": "each"}, {"reverse": "all", "frozen": False}
+    sides = [outputs(LSTM, BASIC, **each) for each in (way, other)]
+    reversed_ = X.copy()
+    for example, length in enumerate(LENGTHS):
+        reversed_[example, :length] = X[example, :length][::-1]
+    inner = over_steps(
+        step_of(BASIC, next(w for k, w in weights_of(LSTM) if k == "LSTM")),
+        reversed_,
+        (np.zeros((3, 4)),) * 2,
+        Way(LENGTHS),
+    ).steps
+    layer = Recurrent(
+        "cell", LSTM, {"reversed": reversed_, "x": X}, {}, {"n": LENGTHS}, {}, [inner, sides[0]], [sides[1]]
+    )
+    named = other_recurrence(layer)
+    assert named.name == "sequence_lengths" and "run over x from" in named.evidence
+
+
+def test_columns_of_a_map_are_steps_as_an_op_takes_them_and_lengths_may_be_made_of_data():
+    image = RANDOM.normal(size=(3, 2, 5, 4))
+    columns = image.transpose(0, 2, 1, 3).reshape(3, 5, 8)
+    taken = Operand("0", "", 0, [3, 5, 8])
+    ops = [
+        ForwardOp("conv", "Conv2D", [], ["w"], [3, 2, 5, 4], {}),
+        ForwardOp("reader", "lstm", [0], ["v"], [3, 5, 6], {}, None, (taken,)),
+        ForwardOp("cast", "Cast", [], [], [3], {}),
+        ForwardOp("shares", "div", [2], [], [3], {}),
+    ]
+    values = [image, RANDOM.normal(size=(3, 5, 6)), np.array([5.0, 3.0, 4.0]), np.array([0.2, 1.5, 1.0])]
+    side = Pass(ops, values.__getitem__, lambda number, at: columns)
+    assert np.array_equal(sequences_of(side, {0}, {3})["what reader takes"], columns)
+    assert "what reader takes" not in sequences_of(side, set(), {3})
+    assert {name: list(each) for name, each in _whole_numbers(side).items()} == {"cast": [5, 3, 4]}
