@@ -16,6 +16,8 @@ LEAST_FACTOR = 1e-4  # with a smaller one what is multiplied by it is as good as
 EDITED_ACTIVATIONS = frozenset(
     ["relu", "relu6", "sigmoid", "tanh", "softplus", "elu", "silu", "gelu", "leaky_relu", "hard", "selu", "softmax"]
 )
+# What is missing of these is another activation function, none; a softmax or a norm that is missing is an op left out.
+ACTIVATIONS = EDITED_ACTIVATIONS - {"softmax"}
 # Functions that are tried where an op of one of these kinds is near.
 NEEDING = {"GELU": {"gelu", "erf"}, "GELU (tanh)": {"gelu", "tanh", "pow"}, "hard sigmoid": {"hardsigmoid", "relu6"}}
 # Through these a term of the loss passes as a sum and a factor: what it is multiplied by is its weight.
@@ -96,6 +98,16 @@ def at_number(run: RecomputedPass, number: int, near: Near) -> At | None:
     """Returns an op that may be changed, None where what it gives or takes is not known."""
     output, taken = run.output(number), run.takes(number)
     return At(run, number, plain(run.ops[number].kind), taken, output, near) if output is not None and taken else None
+
+
+def name_without(kinds: Collection[str], of_loss: bool = False) -> str:
+    """Returns the name of the cause where ops of some kinds are left out, one behind the other.
+
+    Args:
+      kinds: what they compute, as `plain` has it.
+      of_loss: whether they are behind all layers: there such a function is a part of the loss, and nobody's activation.
+    """
+    return "activation_function" if kinds and not of_loss and ACTIVATIONS.issuperset(kinds) else "op_left_out"
 
 
 def functions_of(x: Array, near: Collection[str]) -> Iterator[tuple[str, Array]]:

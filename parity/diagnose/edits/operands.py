@@ -16,6 +16,7 @@ from parity.diagnose.edits.edit import (
     functions_of,
     is_mask,
     line_of,
+    name_without,
     origin,
 )
 from parity.diagnose.evidence import CLOSE
@@ -95,7 +96,7 @@ def _operands(at: At) -> Iterator[Edit]:
             if passed_by:
                 between = " and ".join(passed_by)
                 words = f"has {between} in front of {at.kind}", f"leaves {between} out"
-                yield from at.edit(made, "op_left_out", *words, between)
+                yield from at.edit(made, name_without(passed_by, at.near.of_loss), *words, between)
                 continue
             if at.run.ops[at.number].weights and other in upstream(at.run.ops, [each.source]):
                 continue  # a layer less may be two layers that stand for each other

@@ -17,6 +17,7 @@ from parity.diagnose.edits.edit import (
     at_number,
     functions_of,
     is_mask,
+    name_without,
     origin,
 )
 from parity.diagnose.edits.windows import window_edits
@@ -104,7 +105,7 @@ def _left_out(at: At) -> Iterator[Edit]:
             f"what {origin(at.run, beside[0])} gives" if len(beside) == 1 and beside[0].source is not None else at.kind
         )
         words = f"has {at.kind} there", f"leaves {what} out"
-        name = "epsilon" if dropped == "epsilon" else "op_left_out"
+        name = "epsilon" if dropped == "epsilon" else name_without({dropped}, at.near.of_loss)
         if at.kind == "div" and any(_counts(at.run, other) for other in beside):
             name = at.by("loss_reduction", "reduction")  # a sum for a mean
         yield from at.edit(value.reshape(at.output.shape), name, *words, dropped)

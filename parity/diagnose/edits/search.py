@@ -476,7 +476,7 @@ def _cause(hit: _Hit, reference: Side, candidate: Side, turned: bool, of_loss: b
     if turned and edit.dropped:
         variant = "sooner" if _later(edit, reference) else "only in the port"
         return build_cause(_of_extra(edit, of_loss), variant, evidence=evidence, dropped=edit.dropped, **at)
-    if edit.name == "op_left_out" and _later(edit, candidate):
+    if edit.name in ("op_left_out", "activation_function") and _later(edit, candidate):
         return build_cause(OTHER_OPERATION, "later", evidence=evidence, dropped=edit.dropped, **at)
     there, here = (edit.as_is, edit.changed) if turned else (edit.changed, edit.as_is)
     lacking = None if turned else _lacking(edit, reference, candidate)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from parity.diagnose.detectors.aggregation import is_power_of_two
+from parity.diagnose.edits.edit import name_without
 from parity.diagnose.edits.search import Side, is_whole, repaired
 from parity.diagnose.evidence import CLOSE
 from parity.diagnose.layers.op import Op, Taken, at_op
@@ -52,9 +53,11 @@ def cause_at_op(place: Location) -> Cause | None:
     proven = PROVEN_BY_BOTH if alike else PROVEN_BY_PORT if _fed_rightly(place, candidate) else ""
     cause = at_op(reference, candidate, proven, [each for each in readers if each])
     # What is beside it may be what the reference has there, done in another order.
-    if cause is not None and cause.name == "op_left_out" and not is_whole(_sides(place)[1], other):
+    if cause is None or cause.name != "op_left_out":
+        return cause
+    if not is_whole(_sides(place)[1], other):
         return None
-    return _behind_what_is_passed_by(cause, place)
+    return _behind_what_is_passed_by(replace(cause, name=name_without({plain(reference.kind)}, not place.layer)), place)
 
 
 def cause_by_one_change(place: Location, of_loss: bool) -> Cause | None:

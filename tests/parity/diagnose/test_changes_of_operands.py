@@ -41,7 +41,7 @@ CHAIN = FED, ("Square", [0], H**2), ("Tanh", [1], np.tanh(H**2)), ("Sub", [2, X]
 def test_ops_in_a_row_are_left_out_together():
     found = changes(operand_edits, passed(*CHAIN), 3, choices=[3, 2, 1, 0])
     assert told(found) == [
-        ("op_left_out", "has tanh in front of sub", "leaves tanh out"),
+        ("activation_function", "has tanh in front of sub", "leaves tanh out"),
         ("op_left_out", "has square and tanh in front of sub", "leaves square and tanh out"),
     ]
     assert [each.dropped for each in found] == ["tanh", "square and tanh"]
@@ -55,7 +55,7 @@ def test_no_more_than_three_ops_are_left_out(between, named):
         value = np.tanh(value)
         ops.append(("Tanh", [number], value))
     found = changes(operand_edits, passed(*ops, ("Sub", [between, X], value - X)), between + 1, choices=[0])
-    assert [each.name for each in found] == ["op_left_out" if named else "other_operation"]
+    assert [each.name for each in found] == ["activation_function" if named else "other_operation"]
 
 
 def test_another_output_of_the_same_shape_is_taken_instead():
@@ -63,7 +63,7 @@ def test_another_output_of_the_same_shape_is_taken_instead():
     side = passed(FED, other, ("Tanh", [0], np.tanh(H)), ("Mul", [2, 1], np.tanh(H) * (Y @ W)))
     found = changes(operand_edits, side, 3, choices=[0, 1])
     assert told(found) == [
-        ("op_left_out", "has tanh in front of mul", "leaves tanh out"),
+        ("activation_function", "has tanh in front of mul", "leaves tanh out"),
         (
             "other_operation",
             "takes for mul what model.py:3  line 2 gives",

@@ -93,7 +93,7 @@ def picked(place):
     ("reference", "candidate", "name", "words"),
     [
         (net(("Relu", [0], np.maximum(H, 0))), net(("tanh", [0], np.tanh(H))), "activation_function", "computes tanh"),
-        (net(("Relu", [0], np.maximum(H, 0))), net(), "op_left_out", "leaves relu out"),
+        (net(("Relu", [0], np.maximum(H, 0))), net(), "activation_function", "leaves relu out"),
         (net(), net(("relu", [0], np.maximum(H, 0))), "activation_function", "takes relu of it"),
         (
             net(("AddV2", [0, X], H + X), ("Relu", [1], np.maximum(H + X, 0))),
@@ -374,7 +374,7 @@ def test_an_op_inside_of_a_module_that_is_one_thing_is_named_by_that():
     without = net()
     ops = [op._replace(attributes={**op.attributes, "module": "LocalResponseNorm"}) for op in without.ops]
     left_out = cause(net(("Relu", [0], np.maximum(H, 0))), without._replace(ops=ops))
-    assert left_out.name == "op_left_out", "what is done before it, or behind, is another thing"
+    assert left_out.name == "activation_function", "what is done before it, or behind, is another thing"
 
 
 def test_the_bounds_of_a_slice_are_no_numbers_that_another_may_have():
@@ -574,7 +574,7 @@ def relu(x):
 def test_what_is_left_out_of_all_that_the_next_layer_takes_is_named_and_placed_in_front_of_that():
     own = of_two_states(relu, relu)
     found = cause(own, of_two_states(None, None))
-    assert found.name == "op_left_out" and "leaves relu out" in found.title
+    assert found.name == "activation_function" and "leaves relu out" in found.title
     assert found.op == 1  # the second of the two layers
     assert cause(own, of_two_states(np.tanh, None)) is None
 

@@ -102,7 +102,7 @@ def test_an_op_is_left_out_behind_a_new_layout_too():
     one = net(("Relu", [0], relu(H)), *turned, ("Transpose", [3, np.array([1, 0])], relu(H) * BESIDE))
     other = net(("t", [0], H.T), ("mul", [1, BESIDE.T], H.T * BESIDE.T), ("t", [2], H * BESIDE))
     cause = cause_at_op(parted(one, other))
-    assert cause is not None and cause.name == "op_left_out" and "leaves out relu" in cause.title
+    assert cause is not None and cause.name == "activation_function" and "leaves out relu" in cause.title
 
 
 LABELS = RANDOM.normal(size=6)
