@@ -17,7 +17,7 @@ EDITED_ACTIVATIONS = frozenset(
     ["relu", "relu6", "sigmoid", "tanh", "softplus", "elu", "silu", "gelu", "leaky_relu", "hard", "selu", "softmax"]
 )
 # What is missing of these is another activation function, none; a softmax or a norm that is missing is an op left out.
-ACTIVATIONS = EDITED_ACTIVATIONS - {"softmax"}
+ACTIVATIONS_LEFT_OUT = EDITED_ACTIVATIONS - {"softmax"}
 # Functions that are tried where an op of one of these kinds is near.
 NEEDING = {"GELU": {"gelu", "erf"}, "GELU (tanh)": {"gelu", "tanh", "pow"}, "hard sigmoid": {"hardsigmoid", "relu6"}}
 # Through these a term of the loss passes as a sum and a factor: what it is multiplied by is its weight.
@@ -107,7 +107,7 @@ def name_without(kinds: Collection[str], of_loss: bool = False) -> str:
       kinds: what they compute, as `plain` has it.
       of_loss: whether they are behind all layers: there such a function is a part of the loss, and nobody's activation.
     """
-    return "activation_function" if kinds and not of_loss and ACTIVATIONS.issuperset(kinds) else "op_left_out"
+    return "activation_function" if kinds and not of_loss and ACTIVATIONS_LEFT_OUT.issuperset(kinds) else "op_left_out"
 
 
 def functions_of(x: Array, near: Collection[str]) -> Iterator[tuple[str, Array]]:

@@ -119,11 +119,11 @@ def at_op(reference: Op, candidate: Op, proven: str, readers: Sequence[Op] = ())
             return cause
     arranged = {plain(op.kind) for op in (reference, candidate)} & ARRANGING
     # Something that both ops take has to be the same, or it is the input that differs, and not the op.
-    told = not arranged and any(_alike(one, two) for one in reference.data for two in candidate.data)
+    shares = not arranged and any(_alike(one, two) for one in reference.data for two in candidate.data)
     # Number by number another count of numbers comes of other things beside: it is another way, not this op that is wrong.
     elementwise = all(plain(op.kind) in {*BINARY, *UNARY} for op in (reference, candidate))
-    told = told and not (elementwise and reference.output.size != candidate.output.size)
-    return _moved(reference, candidate) or (_other(reference, candidate, proven) if proven and told else None)
+    proven = proven if shares and not (elementwise and reference.output.size != candidate.output.size) else ""
+    return _moved(reference, candidate) or (_other(reference, candidate, proven) if proven else None)
 
 
 def _hands_on(op: Op) -> bool:

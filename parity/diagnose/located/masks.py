@@ -20,7 +20,7 @@ from parity.locate.layouts import align, layouts, same_in_some_layout
 from parity.locate.matching import Pass
 from parity.trace.arrays import Array
 
-MOST_OPS_BEHIND = 8  # ops behind the parting that may take the mask
+MOST_OPS_WITH_MASK = 8  # ops behind the parting that may take the mask
 MOST_COMPUTED = 24  # ops behind the reference's mask that are computed again
 LEAST_SHARE = 0.5  # of the numbers, where whole rows are left out: of these nobody can say what a mask makes of them
 
@@ -88,7 +88,7 @@ def cause_of_mask(place: Location) -> Cause | None:
 def _masking(passed: Pass, start: int | None) -> Iterator[Masking]:
     """Yields the first ops, from where a pass parts on, that take a mask of data alone beside what weights go into."""
     of_weights, after = active(passed.ops), readers(passed.ops)
-    behind, left = {start}, MOST_OPS_BEHIND
+    behind, left = {start}, MOST_OPS_WITH_MASK
     for number in range(start if start is not None else len(passed.ops), len(passed.ops)):
         if number not in behind:
             continue
