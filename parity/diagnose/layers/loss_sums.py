@@ -137,12 +137,13 @@ def _normalisers(passed: Pass) -> Iterator[float]:
     of_weights, after = active(passed.ops), readers(passed.ops)
     reduced = set[int]()
     for number, op in enumerate(passed.ops):
-        value = passed.value(number) if math.prod(op.shape) == 1 and number not in of_weights else None
-        if value is None or value.dtype.kind not in "fiu" or not np.isfinite(value).all() or not value.any():
+        if math.prod(op.shape) != 1 or number in of_weights:
             continue
+        # Of whole numbers a pass keeps no values: a count of them is one all the same, once it is cast.
         if any(each in reduced or math.prod(passed.ops[each].shape) > 1 for each in op.inputs) or _takes_many(op):
             reduced.add(number)
-            if any(_divides(passed.ops[each]) for each in after[number]):
+            value = passed.value(number) if any(_divides(passed.ops[each]) for each in after[number]) else None
+            if value is not None and value.dtype.kind in "fiu" and np.isfinite(value).all() and value.any():
                 yield float(np.reshape(value, ()))
 
 

@@ -318,3 +318,33 @@ def test_a_coefficient_beside_weights_that_both_sides_normalise_alike_is_one():
     # And neither is a number of which nothing says that it was divided by.
     named = cause(normalised(WEIGHTS.max()), normalised(WEIGHTS.mean(), "mean", 0.7316))
     assert named.name == "loss_term"
+
+
+def test_an_epsilon_beside_a_count_of_whole_numbers_is_another_divisor_and_no_coefficient():
+    """A pass keeps no whole numbers: the count is known from where it is cast on."""
+
+    def counted(epsilon):
+        divisor = COUNT + epsilon
+        value = (WEIGHTS * EACH).sum() / divisor
+        return [
+            ("Identity", [], WEIGHTS),
+            ("Equal", [], None),
+            ("Sum", [3], None),
+            ("Cast", [4], np.asarray(COUNT)),
+            ("AddV2", [5], np.asarray(divisor)),
+            ("Mul", [2, 0], WEIGHTS * EACH),
+            ("Sum", [7], (WEIGHTS * EACH).sum()),
+            ("RealDiv", [8, 6], value),
+            ("Mean", [1], OTHER.mean()),
+            ("Add", [9, 10], value + OTHER.mean()),
+        ]
+
+    sides = []
+    for epsilon in (0.0, 1e-3):
+        side = passed(*counted(epsilon))
+        # The comparison has a number for each of the mask's.
+        ops = [op._replace(shape=[4, 5]) if op.kind == "Equal" else op for op in side.ops]
+        sides.append(side._replace(ops=ops))
+    losses = tuple(float(side.value(len(side.ops) - 1)) for side in sides)
+    named = other_terms(sums_of(*sides, reach(*sides), losses))
+    assert named.name == "loss_reduction" and f"divides by {COUNT + 1e-3:.9g} of the data" in named.evidence
