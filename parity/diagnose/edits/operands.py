@@ -33,6 +33,7 @@ from parity.trace.arrays import Array
 LEAST_NUMBERS = 3  # different ones, from which on one power of all is no chance
 MOST_PARTS = 8  # of what an op cuts apart
 CUTTING = frozenset(["split", "splitv", "chunk", "unbind", "unstack", "unpack", "split_with_sizes", "tensor_split"])
+MASKED_BY = frozenset(["mul", "add", "sub", "select", "selectv2", "where", "masked_fill", "masked scores"])
 MOST_LEFT_OUT = 3  # ops in a row
 
 
@@ -222,6 +223,11 @@ def _arrays(at: At) -> Iterator[Edit]:
                     )
                 # One number throughout was computed of shapes alone, as shares of zeros are: it is nobody's value.
                 computed = np.ptp(own) == np.ptp(value) == 0
+                masks = not name and own.dtype.kind in "fb" and at.kind in MASKED_BY and is_mask(own)
+                if masks and own.dtype == value.dtype and _same_two(own, value):
+                    words = (f"takes for {at.kind} the mask {each.name or 'of a constant'}", "takes another mask")
+                    yield from at.edit(at.instead(place, value.reshape(own.shape)), "mask", *words)
+                    continue
                 cause = "scale" if power is not None else OTHER_OPERATION if name or computed else "own_value"
                 yield from at.edit(at.instead(place, value.reshape(own.shape)), cause, *words)
 

@@ -712,3 +712,11 @@ def test_what_is_picked_of_each_example_is_met_though_the_other_side_goes_throug
     named = cause(one, picks(1, order, ("index_select", "select", "repeat")))
     assert named.name == "channel_order" and "takes place 1 of axis 1, where the reference takes place 2" in named.title
     assert cause(one, picks(2, order, ("index_select", "select", "repeat"))) is None
+
+
+def test_a_constant_mask_of_other_places_is_a_mask_and_other_constants_are_values_of_the_ports_own():
+    seen, other = (np.where(RANDOM.random((6, 4)) < 0.5, 0.0, 1.0) for _ in range(2))
+    named = cause(net(("Mul", [0, seen], H * seen)), net(("mul", [0, other], H * other)))
+    assert named.name == "mask" and "takes another mask" in named.title
+    halves = np.where(seen > 0, 0.5, 1.0)
+    assert cause(net(("Mul", [0, seen + 1], H * (seen + 1))), net(("mul", [0, halves], H * halves))).name == "own_value"
