@@ -19,6 +19,7 @@ from parity.locate import Location
 from parity.locate.downstream import behind_difference, losses_of, upstream
 from parity.locate.layouts import same_in_some_layout
 from parity.locate.matching import Pass
+from parity.trace import ForwardOp
 from parity.trace.arrays import Array
 
 PROVEN_BY_BOTH = (
@@ -74,7 +75,7 @@ def cause_by_one_change(place: Location, of_loss: bool) -> Cause | None:
 def _behind_what_is_passed_by(cause: Cause | None, place: Location) -> Cause | None:
     """Returns a sum that is left out around some layers at the last of these; any other cause as it is.
 
-    What takes the output of these layers is only where it shows, and often another module's: the port lacks the sum
+    What takes the output of these layers is only where it shows, and may be another module's: the port lacks the sum
     where they end.
     """
     own, other = place.parting.reference, place.parting.candidate
@@ -86,9 +87,22 @@ def _behind_what_is_passed_by(cause: Cause | None, place: Location) -> Cause | N
         return cause
     first, last = sorted(each for each in added if each is not None)
     around = first in upstream(candidate.ops, [last]) and last in candidate.ops[other].inputs
-    taker, giver = candidate.ops[other].name, candidate.ops[last].name
-    # A function that is called between modules shows the very line in front of which the sum is missing.
-    return replace(cause, op=last) if around and taker and not f"{giver}.".startswith(f"{taker}.") else cause
+    return replace(cause, op=last) if around and _ends_elsewhere(candidate.ops[last], candidate.ops[other]) else cause
+
+
+def _ends_elsewhere(giver: ForwardOp, taker: ForwardOp) -> bool:
+    """Whether what lies between two ops of the port is shown by the first of them rather than by what takes it.
+
+    A module that is called where the layers are called, such as a norm behind them, is in the line, or right behind the
+    line, where the sum is missing. What takes it in another module, or in the next step of a loop, is not.
+    """
+    container, _, _ = taker.name.rpartition(".")
+    if container and not f"{giver.name}.".startswith(f"{container}."):
+        return True
+    one, two = giver.line, taker.line
+    if one is None or two is None or (one.file, one.function) != (two.file, two.function):
+        return False
+    return two.line < one.line
 
 
 def scale_of_loss(place: Location) -> float | None:

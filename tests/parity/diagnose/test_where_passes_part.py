@@ -262,18 +262,30 @@ def test_ops_that_have_nothing_in_common_or_take_what_is_not_known_are_not_fed_a
     assert fed(one, first, rightly) is False, "nothing of what it takes was computed"
 
 
-@pytest.mark.parametrize(("taker", "shown"), [("two", 2), ("", None), ("inner", None)])
-def test_a_sum_that_is_left_out_around_layers_is_told_where_they_end_and_not_at_what_takes_them(taker, shown):
-    """The next module takes what the layers give: nothing is wrong in it. A function of theirs is beside the sum."""
+@pytest.mark.parametrize(
+    ("taker", "line", "shown"),
+    [
+        ("next.relu", 9, 2),  # of another module
+        ("block.norm", 9, None),  # called where the layers are called
+        ("", 9, None),
+        ("", 1, 2),  # in the next step of a loop
+    ],
+)
+def test_a_sum_that_is_left_out_around_layers_is_told_where_they_end_unless_what_takes_it_is_beside_it(
+    taker, line, shown
+):
     inner, out = relu(H), np.tanh(relu(H))
     layers = [("Relu", [0], inner), ("Tanh", [1], out)]
     one = net(*layers, ("AddV2", [2, 0], H + out), ("Tanh", [3], np.tanh(H + out)))
     other = net(*layers, ("tanh", [2], np.tanh(out)))
-    named = {1: "inner.relu", 2: "inner.tanh", 3: taker}
+    named = {1: "block.relu", 2: "block.out", 3: taker}
     ops = [op._replace(name=named.get(number, op.name)) for number, op in enumerate(other.ops)]
+    ops[3] = ops[3]._replace(line=ops[3].line._replace(line=line))
     cause = cause_at_op(parted(one, other._replace(ops=ops)))
     assert (cause.name, cause.op) == ("op_left_out", shown)
-    # Of two things of which none is made of the other nobody can say which of them lacks the sum.
+
+
+def test_of_a_sum_of_two_things_of_which_none_is_made_of_the_other_nobody_can_say_which_lacks_it():
     one = net(
         ("Tanh", [0], np.tanh(H)),
         ("AddV2", [1, BESIDE], np.tanh(H) + BESIDE),
