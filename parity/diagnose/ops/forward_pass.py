@@ -23,6 +23,9 @@ SIZING = frozenset([
     "tile", "repeat", "broadcastto", "expand", "fill", "pad", "padv2", "mirrorpad", "resizebilinear",
     "resizenearestneighbor",
 ])  # fmt: skip
+COMPARING = frozenset([
+    "greater", "gt", "greaterequal", "ge", "less", "lt", "lessequal", "le", "equal", "eq", "notequal", "ne",
+])  # fmt: skip
 # Of torch, whose operands have an order: data, then kernel or bias or both, a mask, or values.
 ORDERED_OPERANDS = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose", "masked scores", "scaled_dot")
 
@@ -60,6 +63,7 @@ class RecomputedPass:
         self._takes: dict[int, list[Taken] | None] = {}
         self._own: dict[int, bool] = {}
         self._picked: dict[int, Array | None] = {}
+        self._truths: dict[int, Array | None] = {}
 
     @cached_property
     def readers(self) -> list[list[int]]:
@@ -137,8 +141,16 @@ class RecomputedPass:
             yield each, made
 
     def output(self, number: int) -> Array | None:
-        """Returns what an op gave."""
-        return self.passed.value(number)
+        """Returns what an op gave; of a comparison, of which a pass keeps no truths, what it gives of what it took."""
+        value = self.passed.value(number)
+        if value is None and plain(self.ops[number].kind) in COMPARING:
+            if number not in self._truths:
+                taken = self.takes(number)
+                values = [each.value for each in taken or ()]
+                op = self.ops[number]
+                self._truths[number] = self._computed(op, taken, values, op.attributes) if taken else None
+            return self._truths[number]
+        return value
 
     def as_taken(self, changed: Array, taken: Taken) -> Array | None:
         """Returns a changed output as an op takes it, None where that cannot be said.
@@ -203,6 +215,9 @@ class RecomputedPass:
         op, found = self.ops[number], list[Taken]()
         for at, operand in enumerate(op.operands):
             value = self.passed.operand(number, at)
+            if value is None and operand.op is not None:
+                made = self.output(operand.op)
+                value = made if made is not None and list(made.shape) == list(operand.shape) else None
             if value is None:
                 return None
             # An operand that names neither an op nor a variable may be any of the inputs, in another layout: its

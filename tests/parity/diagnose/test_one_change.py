@@ -720,3 +720,21 @@ def test_a_constant_mask_of_other_places_is_a_mask_and_other_constants_are_value
     assert named.name == "mask" and "takes another mask" in named.title
     halves = np.where(seen > 0, 0.5, 1.0)
     assert cause(net(("Mul", [0, seen + 1], H * (seen + 1))), net(("mul", [0, halves], H * halves))).name == "own_value"
+
+
+def test_a_choice_by_a_comparison_of_which_no_truths_are_kept_is_computed_again():
+    """As sigmoid cross entropies of graphs choose: passes keep numbers, and of comparisons none."""
+    positive = H >= 0.1
+    side = passed(
+        ("MatMul", [X, W], H),
+        ("GreaterEqual", [0, 0.1], positive),
+        ("Select", [1, 0, -1.0], np.where(positive, H, -1.0)),
+    )
+    values = [side.value(number) for number in range(3)]
+    values[1] = None
+    operand = side.operand
+    blind = side._replace(value=values.__getitem__, operand=lambda n, at: None if (n, at) == (2, 0) else operand(n, at))
+    run = RecomputedPass(blind)
+    assert (run.output(1) == positive).all() and run.computes(2)
+    moved = dict(run.after({0: H + 0.3}, 5))
+    assert (moved[2] == np.where(H + 0.3 >= 0.1, H + 0.3, -1.0)).all()
