@@ -19,6 +19,7 @@ from parity.diagnose.layers.rules import Layer
 from parity.diagnose.layers.windows import Windows, goes_in, other_windows
 from parity.diagnose.located.losses import boundary
 from parity.diagnose.located.masks import cause_of_mask
+from parity.diagnose.located.moved import cause_of_moves
 from parity.diagnose.located.op_inputs import cause_of_input, cause_of_weights
 from parity.diagnose.located.ops import cause_at_op, cause_by_one_change, scale_of_loss
 from parity.diagnose.located.other_rules import cause_by_other_ways
@@ -115,6 +116,8 @@ def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Caus
     of_loss = [cause for cause in fitting(known, located) if is_exact(cause.name)]
     if located is not None and not proven and (located.place.layer or not of_loss):
         proven, rest = behind_layers(_by_one_change(located), [*rest, *fitting(known, located)])
+    if located is not None and not proven and not rest:
+        proven = _by_moves(located)
     # Other rules are many, and believed last: only where nothing says exactly what is wrong.
     first = next(iter([*proven, *rest]), None)
     if located is not None and located.place.layer and (first is None or is_place_only(first.name)):
@@ -146,6 +149,11 @@ def behind_layers(changed: list[Cause], known: Sequence[Cause]) -> tuple[list[Ca
 
 def _by_masks(located: Located) -> list[Cause]:
     cause = cause_of_mask(located.place) if not located.first.check.note else None
+    return [told_of(located.first, cause)] if cause is not None else []
+
+
+def _by_moves(located: Located) -> list[Cause]:
+    cause = cause_of_moves(located.place) if not located.first.check.note else None
     return [told_of(located.first, cause)] if cause is not None else []
 
 
