@@ -38,7 +38,7 @@ from parity.trace.as_written import as_written
 from parity.trace.escape import is_argument, one_line
 
 LIKE_TF = ("GradientDescent", "Momentum", "Adam", "RMSProp", "Adagrad", "Adadelta", "Ftrl")
-OF_TORCH = {"epsilon": "eps", "decay": "alpha", "use_nesterov": "nesterov"}  # as like_tf calls them
+TORCH_ARGUMENTS = {"epsilon": "eps", "decay": "alpha", "use_nesterov": "nesterov"}  # as like_tf calls them
 ALL_PARAMETERS = "model.parameters()"
 MOST_RULES_OF_AN_OPTIMIZER = 4  # of one optimizer: as many as a reader would tell from each other
 GROUP_OF_WEIGHTS = "group_"  # what lists of weights are called that have one rule each, before its number
@@ -290,7 +290,7 @@ def _of_tensorflow(recorded: Recorded, found: Training) -> tuple[str, Rate, _Cho
     strange = [name for name in described if not is_argument(name)]
     if strange:
         raise NotWritten(f"has a hyper-parameter {one_line(strange[0])}")
-    settings = "".join(f", {OF_TORCH.get(name, name)}={_setting(value)}" for name, value in described.items())
+    settings = "".join(f", {TORCH_ARGUMENTS.get(name, name)}={_setting(value)}" for name, value in described.items())
     call = f"like_tf.{kind}({{}}{settings})"
     if rate is not None:
         return call, Rate(_setting(rate)), None
