@@ -151,6 +151,20 @@ def draft_mapping(
       entries: the reference's name to what the case says of it.
     """
     candidate = [variable for variable in candidate if variable.name.split(".")[-1] != "num_batches_tracked"]
+    draft = _drafted(reference, candidate, entries, ())
+    # What is left on both sides in one number of elements may be what an only fit has taken that is equal but for axes of
+    # length 1: a bias [1, n], and a vector [n] that is multiplied where the port has a Linear. Then neither was sure.
+    sizes = {math.prod(v.shape) for v in draft.left} & {math.prod(v.shape) for v in draft.free}
+    again = _drafted(reference, candidate, entries, sizes) if sizes else draft
+    return again if len(again.left) < len(draft.left) else draft
+
+
+def _drafted(
+    reference: Sequence[Variable],
+    candidate: Sequence[Variable],
+    entries: Map[str, MappingEntry],
+    sizes: Collection[int],
+) -> Draft:
     # From sure to unsure, each on what the one before has left: entries, names and only fits, guesses. A later one
     # never takes a pair apart that an earlier one has made.
     by_hand = pairs_by_hand(reference, candidate, entries)
@@ -158,7 +172,7 @@ def draft_mapping(
     meaning = name_meanings(reference, candidate)
     left = [variable for variable in reference if variable.name not in entries]
     free = [variable for variable in candidate if variable.name not in used]
-    certain = {pair.reference: pair for pair in join_certain(left, free, meaning)}
+    certain = {pair.reference: pair for pair in join_certain(left, free, meaning, sizes)}
     maps = Maps(reference)
     # Pairs whose partner is sure and whose layout is not are guesses of one partner and several transforms.
     options = dict(_layouts(maps, candidate, certain))
@@ -168,7 +182,7 @@ def draft_mapping(
     left = [variable for variable in left if variable.name not in certain]
     free = [variable for variable in free if variable.name not in taken]
     units = units_of(free, left)
-    options.update(_partners(maps, {variable.name for variable in left}, units))
+    options.update(_partners(maps, {variable.name for variable in left}, units, sizes))
     units += [unit for name in options if name in certain for unit in dict.fromkeys(u for u, _ in options[name])]
     variables = [variable for variable in reference if variable.name in options]
     every = guess_pairs(reference, variables, units, options, sure, meaning)
@@ -219,7 +233,9 @@ def _layouts(
             yield variable.name, tuple((unit, text) for text in texts)
 
 
-def _partners(maps: Maps, waiting: Collection[str], units: Sequence[Unit]) -> Iterator[tuple[str, Options]]:
+def _partners(
+    maps: Maps, waiting: Collection[str], units: Sequence[Unit], sizes: Collection[int]
+) -> Iterator[tuple[str, Options]]:
     """What each variable may become by its shape and use; those that may become the same share the tuple that says so."""
     by_size: dict[int, list[Unit]] = defaultdict(list)
     for unit in units:
@@ -230,7 +246,7 @@ def _partners(maps: Maps, waiting: Collection[str], units: Sequence[Unit]) -> It
         size = math.prod(variable.shape)
         if variable.name not in waiting or size not in forms:
             continue
-        texts = {form: tuple(_texts(maps, place, unit)) for form, unit in forms[size].items()}
+        texts = {form: tuple(_texts(maps, place, unit, sizes)) for form, unit in forms[size].items()}
         key = size, *texts.values()
         if key not in shared:
             shared[key] = tuple((unit, text) for unit in by_size[size] for text in texts[unit.form])
@@ -238,8 +254,8 @@ def _partners(maps: Maps, waiting: Collection[str], units: Sequence[Unit]) -> It
             yield variable.name, shared[key]
 
 
-def _texts(maps: Maps, place: int, unit: Unit) -> list[str]:
-    texts = unit.transforms(maps.variables[place])
+def _texts(maps: Maps, place: int, unit: Unit, sizes: Collection[int]) -> list[str]:
+    texts = unit.transforms(maps.variables[place], sizes)
     if not texts:
         return []
     return layouts_of(maps, place, unit.use, texts) if len(unit.parts) == 1 and unit.rows is None else texts

@@ -2,9 +2,9 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from collections.abc import Mapping as Map
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, TypeVar
 
 from parity.mapping.names import Meaning, meanings, renumbered
@@ -166,13 +166,24 @@ def name_meanings(reference: Sequence[Variable], candidate: Sequence[Variable]) 
     )
 
 
-def join_certain(left: Sequence[Variable], free: Sequence[Variable], meaning: NameMeanings) -> list[Pair]:
+def fits_with(sizes: Collection[int], reference: Variable, candidate: Variable) -> list[str]:
+    """Returns what `fits` does, and of variables of so many elements what `fits_but_for_ones` does behind it."""
+    found = fits(reference, candidate)
+    if math.prod(reference.shape) not in sizes:
+        return found
+    return [*dict.fromkeys([*found, *fits_but_for_ones(reference, candidate)])]
+
+
+def join_certain(
+    left: Sequence[Variable], free: Sequence[Variable], meaning: NameMeanings, sizes: Collection[int] = ()
+) -> list[Pair]:
     """Joins two variables where their names say the same of nothing else, and where each is the other's only fit.
 
     Args:
       left: of the reference.
       free: of the candidate.
       meaning: what all names say.
+      sizes: numbers of elements of variables whose shapes fit that are equal but for axes of length 1.
     """
     roles = meaning.candidate
     namesakes = _groups(free, roles, lambda each: roles[each.name])
@@ -181,7 +192,8 @@ def join_certain(left: Sequence[Variable], free: Sequence[Variable], meaning: Na
         return namesakes.get(meaning.reference[one.name], [])
 
     # Names first: what they join is no rival any more, so that shapes may decide more of what is left.
-    joined = _only_partners(left, same_name, BY_NAME)
+    fitting = partial(fits_with, sizes)
+    joined = _only_partners(left, same_name, BY_NAME, fitting)
     names = {name for pair in joined for name in (pair.reference, *pair.candidate)}
     by_size = _groups(
         [variable for variable in free if variable.name not in names], roles, lambda each: math.prod(each.shape)
@@ -192,7 +204,7 @@ def join_certain(left: Sequence[Variable], free: Sequence[Variable], meaning: Na
         near = by_size.get(math.prod(one.shape), [])
         return [group for group in near if not contradict(role, roles[group[0].name].role, group[0].use or "")]
 
-    return joined + _only_partners([v for v in left if v.name not in names], no_contradiction, BY_SHAPE)
+    return joined + _only_partners([v for v in left if v.name not in names], no_contradiction, BY_SHAPE, fitting)
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -217,15 +229,18 @@ def contradict(reference: str, candidate: str, use: str) -> bool:
 
 
 def _only_partners(
-    reference: Sequence[Variable], near: Callable[[Variable], list[Sequence[Variable]]], why: str
+    reference: Sequence[Variable],
+    near: Callable[[Variable], list[Sequence[Variable]]],
+    why: str,
+    fitting: Callable[[Variable, Variable], list[str]],
 ) -> list[Pair]:
     # A pair is certain from both ends: the one that fits `one`, which fits no other. With a single end two layers of
     # one shape would be joined in whichever order they come.
     partners: dict[str, list[tuple[Sequence[Variable], Sequence[str]]]] = {}
     rivals: Counter[str] = Counter()
     for one in reference:
-        fitting = ((group, fits(one, group[0])) for group in near(one))
-        partners[one.name] = [(group, texts) for group, texts in fitting if texts]
+        tried = ((group, fitting(one, group[0])) for group in near(one))
+        partners[one.name] = [(group, texts) for group, texts in tried if texts]
         rivals.update(group[0].name for group, _ in partners[one.name])
     found = []
     for one in reference:

@@ -3,11 +3,11 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
-from parity.mapping.fits import PACKED, becomes, fits, fits_but_for_ones, without_leading_ones
+from parity.mapping.fits import PACKED, becomes, fits_but_for_ones, fits_with, without_leading_ones
 from parity.mapping.transforms import parse_transform
 from parity.mapping.variables import Variable
 from parity.trace.arrays import Array
@@ -79,13 +79,13 @@ class Unit(NamedTuple):
         size = whole.shape[0] // count
         return whole[index * size : (index + 1) * size]
 
-    def transforms(self, reference: Variable) -> list[str]:
-        """Returns every transform that may turn `reference` into it."""
+    def transforms(self, reference: Variable, sizes: Collection[int] = ()) -> list[str]:
+        """Returns every transform that may turn `reference` into it; of `sizes` see `join_certain`."""
         if reference.kind != self.kind or math.prod(reference.shape) != self.size:
             return []
         if not self.texts:
             (part,) = self.parts
-            found = [*dict.fromkeys([*fits(reference, part), *_reshaped(reference, part)])]
+            found = [*dict.fromkeys([*fits_with(sizes, reference, part), *_reshaped(reference, part)])]
             # Axes of length 1 only where nothing else fits: they would add a second layout to what is clear.
             return found or fits_but_for_ones(reference, part)
         size = len(reference.shape)

@@ -175,7 +175,7 @@ def test_what_groups_of_rows_and_columns_can_get_does_not_depend_on_the_other_gr
 def test_variables_of_one_form_share_what_they_may_become_and_it_is_found_once(monkeypatch):
     asked = []
     transforms = Unit.transforms
-    monkeypatch.setattr(Unit, "transforms", lambda unit, one: asked.append(unit) or transforms(unit, one))
+    monkeypatch.setattr(Unit, "transforms", lambda unit, *rest: asked.append(unit) or transforms(unit, *rest))
     reference = [Variable(f"Variable_{at}", (4, 6 + at % 2), use="MatMul") for at in range(60)]
     candidate = [Variable(f"p.{7 * at}", (6 + at % 2, 4), use="Linear") for at in range(60)]
     guesses = draft_mapping(reference, candidate, {}).guesses

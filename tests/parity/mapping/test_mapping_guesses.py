@@ -332,3 +332,31 @@ def test_a_bias_of_a_plain_cell_is_a_sum_and_an_lstms_may_hold_a_forget_bias(use
     assert {each for _, each in guess.options} == (
         {"sum"} if text == "sum" else {"lstm_bias(1.0)", "lstm_bias(0.0)", "sum"}
     )
+
+
+def test_an_only_fit_is_not_sure_where_what_is_left_is_equal_but_for_axes_of_length_1():
+    reference = [
+        Variable("attention_W", (10, 8), use="MatMul"),
+        Variable("attention_b", (1, 8), use="AddV2"),
+        Variable("attention_p", (8,), use="Mul"),
+    ]
+    candidate = [
+        Variable("attention.weight", (8, 10), use="Linear"),
+        Variable("attention.bias", (8,), use="Linear"),
+        Variable("projection.weight", (1, 8), use="Linear"),
+    ]
+    draft = draft_mapping(reference, candidate, {})
+    assert draft.total
+    assert {name: to for name, (to, _) in joined(draft).items()} == {
+        "attention_W": ("attention.weight",),
+        "attention_b": ("attention.bias",),
+        "attention_p": ("projection.weight",),
+    }
+
+
+def test_what_is_left_takes_no_sure_pair_apart_where_that_joins_no_more():
+    reference = [Variable("layer/bias", (8,), use="BiasAdd"), Variable("scale", (8, 1, 1), use="Mul")]
+    candidate = [Variable("layer.bias", (8,), use="Linear"), Variable("other.table", (2, 4), use="Embedding")]
+    draft = draft_mapping(reference, candidate, {})
+    assert joined(draft) == {"layer/bias": (("layer.bias",), "identity")}
+    assert [variable.name for variable in draft.left] == ["scale"]
