@@ -53,11 +53,21 @@ def written_into(mapping: VariableMapping, join: Join, reference: Values, candid
             continue
         # Weights have no such name on either side, and are passed over.
         key = key_of("stat", pair.reference)
-        text, own = str(key), {n: np.array(candidate[n]) for n in join.candidates(key) if n in candidate}
+        # What neither side trains it loads, as it does weights that train: what a port starts it at is not its own.
+        names = () if pair.frozen else join.candidates(key)
+        text, own = str(key), {name: np.array(candidate[name]) for name in names if name in candidate}
         # Listed also where only one side tells: the report names all that is written into the port.
         if own or text in reference:
             expected = _reshaped(reference.get(text), pair.shape)
-            found.append(Written(text, pair.candidate, "buffer", expected, _read(pair, own)))
+            found.append(
+                Written(
+                    text,
+                    pair.candidate,
+                    "weight that is not trained" if pair.frozen else "buffer",
+                    expected,
+                    _read(pair, own),
+                )
+            )
         found += _constants(pair, candidate)
     return found
 

@@ -29,6 +29,7 @@ class Draft(NamedTuple):
       meaning: what the names say.
       kept: the candidate's own buffers, for which nothing of the reference is left: they keep their values.
       contested: guesses that are not in force, for which of several stays without a partner is nothing to guess.
+      frozen: names of the reference's statistics that are weights of the candidate, see `Pair`.
     """
 
     reference: tuple[Variable, ...]
@@ -40,6 +41,7 @@ class Draft(NamedTuple):
     meaning: NameMeanings
     kept: tuple[Variable, ...] = ()
     contested: tuple[Guess, ...] = ()
+    frozen: frozenset[str] = frozenset()
 
     @property
     def total(self) -> bool:
@@ -49,7 +51,8 @@ class Draft(NamedTuple):
     def mapping(self) -> Mapping:
         """Returns the mapping with every guess in force."""
         pairs = {**self.sure, **{guess.variable.name: guess.pair for guess in self.guesses}}
-        return Mapping([pairs[variable.name] for variable in self.reference if variable.name in pairs], self.kept)
+        joined = [pairs[variable.name] for variable in self.reference if variable.name in pairs]
+        return Mapping([pair._replace(frozen=pair.reference in self.frozen) for pair in joined], self.kept)
 
     @property
     def agrees(self) -> bool:
@@ -152,11 +155,32 @@ def draft_mapping(
     """
     candidate = [variable for variable in candidate if variable.name.split(".")[-1] != "num_batches_tracked"]
     draft = _drafted(reference, candidate, entries, ())
+    # What the reference does not train it has among its statistics; a port may hold it as a weight that it has frozen.
+    weights = {math.prod(variable.shape) for variable in draft.free if variable.kind == "weight"}
+    frozen = {v.name for v in draft.left if v.kind == "statistic" and math.prod(v.shape) in weights}
+    frozen |= _frozen_by_hand(reference, candidate, entries)
+    if frozen:
+        reference = [v._replace(kind="weight") if v.name in frozen else v for v in reference]
+        draft = _better(draft, _drafted(reference, candidate, entries, ())._replace(frozen=frozenset(frozen)))
     # What is left on both sides in one number of elements may be what an only fit has taken that is equal but for axes of
     # length 1: a bias [1, n], and a vector [n] that is multiplied where the port has a Linear. Then neither was sure.
     sizes = {math.prod(v.shape) for v in draft.left} & {math.prod(v.shape) for v in draft.free}
-    again = _drafted(reference, candidate, entries, sizes) if sizes else draft
-    return again if len(again.left) < len(draft.left) else draft
+    if sizes:
+        draft = _better(draft, _drafted(draft.reference, candidate, entries, sizes)._replace(frozen=draft.frozen))
+    return draft
+
+
+def _better(one: Draft, other: Draft) -> Draft:
+    return other if len(other.left) + len(other.problems) < len(one.left) + len(one.problems) else one
+
+
+def _frozen_by_hand(
+    reference: Sequence[Variable], candidate: Sequence[Variable], entries: Map[str, MappingEntry]
+) -> set[str]:
+    weights = {variable.name for variable in candidate if variable.kind == "weight"}
+    return {
+        v.name for v in reference if v.kind == "statistic" and v.name in entries and weights & {*entries[v.name].to}
+    }
 
 
 def _drafted(

@@ -141,8 +141,9 @@ class Join:
         slot = self.left_slots.get(key.slot) or slot_partner(key.slot, self._slots) if key.slot else ""
         if slot is None:
             return ()
-        names = self._variables.pair(key.name).candidate
-        return tuple([trace_name(key.quantity, n, tower=key.tower, slot=slot, section=key.section) for n in names])
+        pair = self._variables.pair(key.name)
+        quantity = "var" if pair.frozen and key.quantity == "stat" else key.quantity
+        return tuple([trace_name(quantity, n, tower=key.tower, slot=slot, section=key.section) for n in pair.candidate])
 
     @property
     def mapping(self) -> VariableMapping:

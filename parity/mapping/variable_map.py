@@ -19,6 +19,8 @@ class Pair(NamedTuple):
       transform: carries arrays from one to the other.
       why: "by hand", "by name and shape", "only shape that fits", or what a guess rests on (`parity.mapping.draft`).
       shape: the reference's shape.
+      frozen: whether it is a statistic of the reference, which has no other word for what it does not train, and a weight
+        of the candidate.
     """
 
     reference: str
@@ -26,6 +28,7 @@ class Pair(NamedTuple):
     transform: Transform
     why: str
     shape: Shape
+    frozen: bool = False
 
     def __str__(self) -> str:
         """Returns it as a user reads it: "conv/kernel -> conv.weight (hwio_to_oihw)"."""

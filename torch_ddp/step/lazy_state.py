@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter  # no public form
 from torch.optim import Optimizer
 
+from torch_ddp.step.optimizer import own_numbers
+
 HOOK_TABLES = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
@@ -80,6 +82,7 @@ def _unchanged(optimizer: Optimizer) -> Iterator[None]:
         {name: copy.deepcopy(v) for name, v in group.items() if name != "params"} for group in optimizer.param_groups
     ]
     hooks = {name: getattr(optimizer, name) for name in HOOK_TABLES}
+    numbers = own_numbers(optimizer)
     # Some optimizers draw noise in their step.
     random = torch.get_rng_state()
     for name, registered in hooks.items():
@@ -102,4 +105,5 @@ def _unchanged(optimizer: Optimizer) -> Iterator[None]:
             group.update(known)
         for name, registered in hooks.items():
             setattr(optimizer, name, registered)
+        vars(optimizer).update(numbers)
         torch.set_rng_state(random)

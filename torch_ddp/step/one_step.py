@@ -137,7 +137,7 @@ class ToolStep:
         if counts:
             for optimizer in state.optimizers():
                 optimizer.step()
-            state.global_step += 1
+            state.count_update()
         # Averages move and the scale is tried also where the step was skipped, as tf_towers' graph has them.
         update.move_averages(state.global_step)
         update.scale.move(counts)

@@ -1,6 +1,6 @@
 """Makes the optimizers that a case describes, and opens any optimizer's slots and counters by name."""
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -217,6 +217,42 @@ def _native_slots(optimizer: Optimizer, group: dict[str, Any]) -> Iterator[str]:
 
 
 OF_THE_PART = ("names", "only", "loss")
+
+
+def own_numbers(optimizer: Optimizer) -> dict[str, int | float]:
+    """Returns the numbers that an optimizer keeps as attributes, which its `state_dict` has not: a count of its steps."""
+    return {name: value for name, value in vars(optimizer).items() if type(value) in (int, float)}
+
+
+class OwnNumbers:
+    """Brings the numbers that optimizers keep as attributes back to what they are before an update of a given number.
+
+    They are known before the first update, and behind each that was made from a state for which they are known: a port's
+    own optimizer that counts its steps has made more of them here than it has in training.
+
+    Args:
+      optimizers: before their first step.
+    """
+
+    def __init__(self, optimizers: Sequence[Optimizer]) -> None:
+        self._optimizers = tuple(optimizers)
+        self._known = {0: self._read()}
+        self._at: int | None = 0
+
+    def go_to(self, updates: int) -> None:
+        """Sets them to what they are after so many updates, where that is known."""
+        self._at = updates if updates in self._known else None
+        for optimizer, numbers in zip(self._optimizers, self._known.get(updates, ()), strict=False):
+            vars(optimizer).update(numbers)
+
+    def count(self) -> None:
+        """Takes what an update has left."""
+        if self._at is not None:
+            self._at += 1
+            self._known.setdefault(self._at, self._read())
+
+    def _read(self) -> list[dict[str, int | float]]:
+        return [own_numbers(optimizer) for optimizer in self._optimizers]
 
 
 class Part:

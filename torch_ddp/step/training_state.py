@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from parity.trace import GLOBAL_STEP, parse_key, quantity_of, section_of, select, trace_name
 from torch_ddp.errors import TorchDdpError
 from torch_ddp.step.mixed_precision import Mixed, in_float32
-from torch_ddp.step.optimizer import Part, named_counters, named_slots, set_counters
+from torch_ddp.step.optimizer import OwnNumbers, Part, named_counters, named_slots, set_counters
 from torch_ddp.step.trace_names import array
 from torch_ddp.step.update import Update
 from torch_ddp.weights import load_weights, named_statistics
@@ -47,6 +47,7 @@ class TrainingState:
         self.mixed = mixed
         self.parts = tuple(parts)
         self.global_step = 0
+        self._numbers = OwnNumbers(self.optimizers())
 
     def optimizers(self) -> list[Optimizer]:
         """Returns the optimizer and those of the parts."""
@@ -55,6 +56,11 @@ class TrainingState:
     def slots_of_parts(self) -> set[str]:
         """Returns the names of the slots that optimizers beside the first keep."""
         return {parse_key(key).slot for part in self.parts for key, _ in part.slots()}
+
+    def count_update(self) -> None:
+        """Counts an update that was made."""
+        self.global_step += 1
+        self._numbers.count()
 
     def set_rates(self) -> None:
         """Sets the learning rates of the update that comes next."""
@@ -130,6 +136,7 @@ class TrainingState:
         # A script's state may hold arrays too, which no optimizer counts with.
         set_counters(self.optimizer, {name: float(value) for name, value in known.items() if np.ndim(value) == 0})
         self.global_step = int(own.get(GLOBAL_STEP, self.global_step))
+        self._numbers.go_to(self.global_step)
         self.update.scale.load(known)
         for part in self.parts:
             part.load_counters(sections)

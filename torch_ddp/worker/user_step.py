@@ -111,7 +111,7 @@ class UserStep:
         if mixed:
             combined[SKIPPED] = np.array(mixed.skipped())
         # Counted here: a port's own step has no name for it, and averages with num_updates need it.
-        state.global_step += 1
+        state.count_update()
         state.update.move_averages(state.global_step)
         return Recorded([part], combined)
 

@@ -55,9 +55,10 @@ def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
     if Capability.RERUN not in ready.reference.capabilities:
         return _by_trial(draft, ready, state, "float64")
     ready.reference.prepare("float64", ready.inputs).result()
-    held = {
-        guess.variable.name: f"{QUANTITY_OF_KIND[guess.variable.kind]}/{guess.variable.name}" for guess in draft.guesses
+    kinds = {
+        g.variable.name: "statistic" if g.variable.name in draft.frozen else g.variable.kind for g in draft.guesses
     }
+    held = {name: f"{QUANTITY_OF_KIND[kind]}/{name}" for name, kind in kinds.items()}
     # Weights that may be taken for each other are set to equal numbers: no guess changes the step, and gradients tell
     # which is which.
     values = tied_values(draft.guesses, {name: state[text] for name, text in held.items()})

@@ -63,6 +63,19 @@ def test_what_trains_has_no_value_of_its_own():
     assert verdicts(BIAS, {}, {"var/bias_ih": [1.0] * 8}) == []
 
 
+def test_what_neither_side_trains_is_listed_and_where_a_port_starts_it_is_not_judged():
+    mapping = Mapping(
+        [pair._replace(frozen=True) for pair in mapped(kernel=(("features.weight",), "identity", (2,))).pairs]
+    )
+    written = written_into(
+        mapping, Join(mapping, {}, []), {"stat/kernel": [0.0, 0.0]}, {"var/features.weight": [1.0, 2.0]}
+    )
+    assert [(each.key, each.what, each.own) for each in written] == [
+        ("stat/kernel", "weight that is not trained", None)
+    ]
+    assert not list(judge_own_values(written))
+
+
 def test_what_is_drawn_at_random_is_listed_and_not_judged():
     written = written_into(MEAN, Join(MEAN, {}, []), {}, {"stat/pixel_mean": [1.0, 2.0, 3.0]})
     assert judge_own_values(written) == []

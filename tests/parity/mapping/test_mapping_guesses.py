@@ -17,7 +17,9 @@ from parity.mapping import (
 )
 from parity.mapping.by_gradients import Gradients, tied_values
 from parity.mapping.similarity import strangeness
+from parity.mapping.trace_map import Join
 from parity.mapping.units import Unit
+from parity.trace import parse_key
 
 
 def joined(draft):
@@ -360,3 +362,39 @@ def test_what_is_left_takes_no_sure_pair_apart_where_that_joins_no_more():
     draft = draft_mapping(reference, candidate, {})
     assert joined(draft) == {"layer/bias": (("layer.bias",), "identity")}
     assert [variable.name for variable in draft.left] == ["scale"]
+
+
+FEATURES = [
+    Variable("vgg/conv1/kernel", (3, 3, 3, 8), kind="statistic", use="Conv2D"),
+    Variable("vgg/conv1/bias", (8,), kind="statistic", use="BiasAdd"),
+    Variable("head/kernel", (8, 2), use="MatMul"),
+]
+FROZEN = [
+    Variable("features.0.weight", (8, 3, 3, 3), use="Conv2d"),
+    Variable("features.0.bias", (8,), use="Conv2d"),
+    Variable("head.weight", (2, 8), use="Linear"),
+]
+TO_FROZEN = {"to": "features.0.weight", "transform": "hwio_to_oihw"}
+
+
+@pytest.mark.parametrize("by_hand", [{}, {"vgg/conv1/kernel": MappingEntry.model_validate(TO_FROZEN)}])
+def test_what_the_reference_does_not_train_may_be_a_weight_that_the_port_has_frozen(by_hand):
+    draft = draft_mapping(FEATURES, FROZEN, by_hand)
+    assert draft.total
+    mapping = draft.mapping()
+    assert [(pair.candidate, pair.frozen) for pair in mapping.pairs] == [
+        (("features.0.weight",), True),
+        (("features.0.bias",), True),
+        (("head.weight",), False),
+    ]
+    join = Join(mapping, {}, ())
+    assert join.candidates(parse_key("stat/vgg/conv1/kernel")) == ("var/features.0.weight",)
+    assert join.candidates(parse_key("var/head/kernel")) == ("var/head.weight",)
+
+
+def test_a_statistic_is_no_weight_where_the_port_has_a_buffer_for_it():
+    reference = [Variable("norm/mean", (8,), kind="statistic"), Variable("scale", (8,), use="Mul")]
+    candidate = [Variable("norm.running_mean", (8,), kind="statistic"), Variable("gain", (8,))]
+    draft = draft_mapping(reference, candidate, {})
+    assert draft.total and not draft.frozen
+    assert joined(draft)["norm/mean"] == (("norm.running_mean",), "identity")
