@@ -145,7 +145,7 @@ class Stepper:
 
         Args:
           batch: dict of input name to array ``[batch, ...]``.
-          tower: its name, as that of a `Tower`.
+          tower: its name, as that of a `Tower`; without that of a micro-batch the first.
           gradients: whether to return the gradient of its loss in place of each output.
 
         Returns:
@@ -154,7 +154,7 @@ class Stepper:
         Counterpart: torch_ddp.Stepper.forward
         """
         training = self._training
-        replica = next(each for each in training.towers if each.name == tower)
+        replica = next(each for each in training.towers if tower in (each.name, each.name.partition(".")[0]))
         names = {variable.op.name: variable.op.name for variable in training.saved}
         # A tower that has copies computes with those: what it reads is told under the first one's name.
         names.update((copy.op.name, name) for name, copies in training.copies.items() for copy in copies)

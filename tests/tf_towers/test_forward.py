@@ -142,3 +142,26 @@ def test_of_an_op_with_several_outputs_each_that_is_taken_stands_for_itself(tf):
     half = answer[f"value:Split:{names.index('halves:1')}"]
     assert half.shape == (2, 1)
     np.testing.assert_allclose(values["Exp"], np.exp(half), rtol=1e-12)
+
+
+def _pieces_of_micro_batches():
+    training = tf_towers.build(
+        _tower_of_pieces,
+        small.inputs(8),
+        2,
+        lambda: tf_towers.make_optimizer({"name": "sgd", "learning_rate": 0.1}),
+        "mean",
+        accumulate={"steps": 2},
+    )
+    stepper = small.stepper(training)
+    passes = {tower: stepper.forward(small.batch(8), tower) for tower in ("0", "0.0", "0.1", "1")}
+    stepper.close()
+    return {
+        tower: [np.asarray(value) for _, value in passed if value is not None][-1] for tower, passed in passes.items()
+    }
+
+
+def test_a_tower_without_a_number_of_its_micro_batch_is_its_first(tf):
+    answer = tf(_pieces_of_micro_batches)
+    assert np.array_equal(answer["0"], answer["0.0"])
+    assert not np.array_equal(answer["0"], answer["0.1"]) and not np.array_equal(answer["0"], answer["1"])

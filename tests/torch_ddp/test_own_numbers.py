@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from torch_ddp.step.lazy_state import make_lazy_state
-from torch_ddp.step.optimizer import OwnNumbers
+from torch_ddp.step.optimizer import Float32Beta, OwnNumbers, round_hyper_parameters
 from torch_ddp.step.training_state import TrainingState
 
 
@@ -60,3 +60,12 @@ def test_what_is_not_known_stays_and_is_not_passed_on():
     assert optimizer.updates == 1
     numbers.go_to(0)
     assert optimizer.updates == 0 and (optimizer.name, optimizer.on) == ("counting", True)
+
+
+def test_numbers_of_its_own_are_rounded_as_those_of_its_groups_are():
+    _, optimizer = made()
+    optimizer.epsilon, optimizer.beta, optimizer.updates = 1e-4, 0.9, 3
+    round_hyper_parameters(optimizer)
+    assert (optimizer.epsilon, optimizer.updates) == (torch.tensor(1e-4).item(), 3)
+    assert isinstance(optimizer.beta, Float32Beta)
+    assert optimizer.beta == torch.tensor(0.9).item()

@@ -114,7 +114,9 @@ def round_hyper_parameters(optimizer: Optimizer) -> None:
     than a bug. Whole powers of betas are the graph's too, `Float32Beta`, and so is the number that an optimizer fills a slot
     with before its first step, as Adagrad its accumulators.
     """
-    for group in optimizer.param_groups:
+    # What a class of the port's own keeps as an attribute beside its groups is one too: an epsilon that it scales itself.
+    numbers = {name: value for name, value in own_numbers(optimizer).items() if isinstance(value, float)}
+    for group in (*optimizer.param_groups, numbers):
         for name, value in group.items():
             # Powers of beta are state, rounded where they are multiplied, and no betas.
             kind = Float32Beta if name.startswith("beta") and name not in COUNTERS else _as_float32
@@ -122,6 +124,7 @@ def round_hyper_parameters(optimizer: Optimizer) -> None:
                 group[name] = kind(value)
             elif isinstance(value, tuple) and all(isinstance(part, float) for part in value):
                 group[name] = tuple(kind(part) for part in value)
+    vars(optimizer).update(numbers)
     for state in optimizer.state.values():
         for value in state.values():
             if isinstance(value, Tensor) and value.is_floating_point() and value.numel():
