@@ -225,14 +225,26 @@ def add_report_files(parser: argparse.ArgumentParser) -> None:
     for name, help_ in OPTIONS.items():
         parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"{help_} (-: standard output)")
     parser.add_argument("--tensorboard", type=Path, metavar="DIR", help=TENSORBOARD)
+    parser.add_argument(
+        "--since",
+        type=Path,
+        metavar="FILE",
+        help="say what changed since the run whose --json file this is: verdict, first difference, causes, tensors, facts",
+    )
 
 
 def claim_report_files(arguments: argparse.Namespace) -> None:
-    """Makes the files that were asked for ready, so that nothing old is read as new.
+    """Makes the files that were asked for ready, so that nothing old is read as new, and reads that of --since.
 
     Raises:
       CommandError: one cannot be written, two options name one file, or TensorBoard is not there to write with.
+      SinceError: what --since names is no earlier run's.
     """
+    if getattr(arguments, "since", None):
+        from parity.report.since import read_earlier
+
+        # Before the run, for --json may name the same file.
+        arguments.earlier = read_earlier(arguments.since)
     # All are looked at before any is touched: a second option of the same name must cost no file.
     taken: dict[Path, str] = {}
     for name, path in _asked(arguments):
@@ -259,21 +271,25 @@ def write_report_files(
     power: "Power | None" = None,
     origin: "Callable[[], dict[str, Any]] | None" = None,
 ) -> None:
-    """Writes the files that were asked for.
+    """Writes the files that were asked for, and compares with the run of --since.
 
     Args:
       arguments: that ask for them.
-      result: what was found; gets its provenance.
+      result: what was found; gets its provenance, and what changed since the run of --since.
       title: the case's name, or the traces'.
       power: what planted bugs showed, which stands in the JSON.
       origin: gives where the report comes from; by default the working directory's commit, without a case.
     """
     from parity.report import write_html, write_json, write_junit, write_markdown, write_tensorboard
 
-    if _asked(arguments):
+    if _asked(arguments) or arguments.since:
         from parity.report.provenance import provenance
 
         result.provenance = (origin or provenance)()
+    if arguments.since:
+        from parity.report.since import changes_since
+
+        result.since = changes_since(arguments.since, arguments.earlier, result)
     writers = {"html": write_html, "junit": write_junit, "markdown": write_markdown}
     for name, path in _asked(arguments):
         if name == "json":

@@ -183,6 +183,37 @@ class DeclaredDifference(NamedTuple):
         return f"declared by {self.by}: {self.text}, {found[self.found]} ({self.why})"
 
 
+class Change(NamedTuple):
+    """One thing that is not as it was in an earlier run.
+
+    Fields:
+      topic: "error", "verdict", "level", "first difference", "cause", "tensor", "fact" or "provenance".
+      name: which of them, "" where there is one only.
+      before, after: what it was and what it is, in words; "" where there was or is none.
+    """
+
+    topic: str
+    name: str
+    before: str
+    after: str
+
+
+class Since(NamedTuple):
+    """What changed since an earlier run.
+
+    Fields:
+      file: its JSON report, as it was named.
+      time: when that was written, UTC, ISO 8601; "" where it does not say.
+      changes: most important first.
+      left_out: how many tensors and facts changed that are not among them.
+    """
+
+    file: str
+    time: str
+    changes: Sequence[Change]
+    left_out: int = 0
+
+
 @dataclass(frozen=True)
 class Level:
     """The verdict of one level.
@@ -227,6 +258,7 @@ class Result:
       unjudged: what was asked for and not decided, each in a phrase.
       provenance: where the report comes from, as `parity.report.provenance` says it; {} where no command writes it.
       float32_only: why level 1 was not decided though it was asked for, else "".
+      since: what changed since an earlier run, where one was named.
     """
 
     levels: dict[str, Level]
@@ -242,6 +274,7 @@ class Result:
     unjudged: list[str] = field(default_factory=list)
     float32_only: str = ""
     provenance: dict[str, Any] = field(default_factory=dict)
+    since: Since | None = None
 
     @property
     def verdict(self) -> Verdict:

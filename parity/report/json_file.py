@@ -54,6 +54,12 @@ def write_json(
 
 def as_json(result: Result) -> dict[str, Any]:
     """Returns the result as JSON values; keys are only ever added."""
+    since = result.since and {
+        "file": result.since.file,
+        "time": result.since.time,
+        "changes": [change._asdict() for change in result.since.changes],
+        "left_out": result.since.left_out,
+    }
     return {
         "format": {"name": RESULT_FORMAT, "version": RESULT_FORMAT_VERSION},
         "provenance": result.provenance,
@@ -75,6 +81,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "accounting": account(check for level in result.levels.values() for check in level.checks),
         "repeats": [{**_finite(repeat._asdict()), "comparable": repeat.comparable} for repeat in result.repeats],
         "declared": [declared._asdict() for declared in result.declared],
+        **({"since": since} if since else {}),
     }
 
 

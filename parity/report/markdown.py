@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from parity.judge.result import FirstDifference, Level, Result
+from parity.judge.result import FirstDifference, Level, Result, Since
 from parity.report.atomic import appearing
 from parity.report.provenance import rows as origin_rows
+from parity.report.since import NO_VALUE, heading_of, left_out_of, what_of
 from parity.report.view import (
     HEADINGS,
     LEVEL_NUMBERS,
@@ -46,6 +47,7 @@ def as_markdown(result: Result, title: str) -> str:
     """Returns the report: verdict, levels, first difference, causes, facts that differ, and the worst tensors folded."""
     heading = f"### {MARKS[result.verdict]} {result.verdict_in_words}: {as_text(title)}"
     parts = [heading, _sides(result), _levels(result)]
+    parts += [_since(result.since)] if result.since else []
     level = next((level for level in result.levels.values() if level.first_difference), None)
     if level and level.first_difference:
         parts.append(_first(level, level.first_difference))
@@ -85,6 +87,15 @@ def _levels(result: Result) -> str:
 def _first(level: Level, first: FirstDifference) -> str:
     where = f"**{HEADINGS[first.check.verdict]}:** step {first.check.step}, {as_code(name_of(first.check, level))}"
     return "\n".join([where, "", *(f"- {term}: {as_text(text)}" for term, text in first_rows(level, first))])
+
+
+def _since(since: Since) -> str:
+    rows = [
+        (as_text(what_of(each)), as_code(each.before or NO_VALUE), as_code(each.after or NO_VALUE))
+        for each in since.changes
+    ]
+    table = [as_table(("what", "then", "now"), rows)] if rows else []
+    return "\n\n".join([f"**{as_text(heading_of(since))}**", *table, *filter(None, [left_out_of(since)])])
 
 
 def _worst(level: Level) -> str:

@@ -6,6 +6,7 @@ from rich.text import Text
 
 from parity.judge.result import Level, Result
 from parity.report.console import open_console
+from parity.report.since import show_since
 from parity.report.view import (
     COLOURS,
     accounting,
@@ -61,6 +62,8 @@ def print_result(result: Result, title: str, console: Console, verbose: bool = F
 
 def _parts(result: Result, verbose: bool) -> list[RenderableType]:
     parts: list[RenderableType] = [show_levels(result)]
+    if result.since:
+        parts.append(show_since(result.since))
     notes = _notes(result, verbose)
     if notes:
         parts.append(Group(*notes))

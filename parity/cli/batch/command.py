@@ -26,6 +26,8 @@ def run_several(arguments: argparse.Namespace) -> int:
     twice = next((label for place, label in enumerate(labels) if label in labels[:place]), None)
     if twice is not None:
         raise CommandError(f"run: expected each case once, got {twice!r} twice. Leave one out.")
+    if arguments.since:
+        raise CommandError(f"--since: expected one case, got {len(cases)}. Run them one at a time, or leave it out.")
     if str(arguments.html) == "-":
         raise CommandError("--html: expected a file, got standard output for the pages of several cases. Name a file.")
     files = {name: claim_file(f"--{name}", path) for name in REPORTS_OF_ALL if (path := getattr(arguments, name))}

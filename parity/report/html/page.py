@@ -1,19 +1,18 @@
 """Writes a result as one page that opens from disk, with no network: for those who want to look around in it."""
 
-import base64
-import hashlib
-from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from parity.diagnose.catalogue import CAUSES
-from parity.judge.result import Check, Level, Result
+from parity.judge.result import Check, Level, Result, Since
 from parity.report.atomic import appearing
 from parity.report.cause_pages import Section, sections_of
 from parity.report.html.charts import draw_losses, flow_of
 from parity.report.html.grid import Grid, closer_of, grids, packed, place
+from parity.report.html.template import render
 from parity.report.provenance import rows as origin_rows
+from parity.report.since import NO_VALUE, heading_of, left_out_of, what_of
 from parity.report.terms import TERMS
 from parity.report.view import (
     HEADINGS,
@@ -54,37 +53,33 @@ def as_html(result: Result, title: str) -> str:
     """Returns the page: every text from the result escaped, and nothing in it allowed to load or to send anything."""
     found = grids(result)
     style, script = _part("page.css"), "\n".join(_part(name) for name in SCRIPTS)
-    return str(
-        _template().render(
-            title=title,
-            verdict=result.verdict,
-            qualified=result.verdict_in_words.removeprefix(result.verdict),
-            sentence=SENTENCES.get(result.verdict, ""),
-            sides=(who(result.reference), who(result.candidate)),
-            numbers=LEVEL_NUMBERS,
-            levels=list(result.levels.values()),
-            notes=result.notes,
-            first=_first(result),
-            causes=headings(result.causes, result.first_difference),
-            explained={each.name: _explained(each.name) for each in result.causes if each.name in CAUSES},
-            facts=_facts(result),
-            flows=[flow_of(facts, result.first_difference) for facts in (result.reference, result.candidate)],
-            losses=[draw_losses(losses) for losses in result.losses],
-            worst=[_worst(level) for level in result.levels.values() if level.checks],
-            pairs=result.pairs,
-            accounting=accounting(result),
-            terms=TERMS,
-            origin=origin_rows(result.provenance),
-            data=_data(result, found),
-            packed=[packed(grid) for grid in found],
-            grids=found,
-            style=style,
-            script=script,
-            # The page's Content-Security-Policy allows these two texts alone, by their hashes: nothing from a result
-            # can run.
-            style_hash=content_hash(style),
-            script_hash=content_hash(script),
-        )
+    return render(
+        _part("page.html"),
+        style,
+        script,
+        title=title,
+        verdict=result.verdict,
+        qualified=result.verdict_in_words.removeprefix(result.verdict),
+        sentence=SENTENCES.get(result.verdict, ""),
+        sides=(who(result.reference), who(result.candidate)),
+        numbers=LEVEL_NUMBERS,
+        levels=list(result.levels.values()),
+        notes=result.notes,
+        since=result.since and _since(result.since),
+        first=_first(result),
+        causes=headings(result.causes, result.first_difference),
+        explained={each.name: _explained(each.name) for each in result.causes if each.name in CAUSES},
+        facts=_facts(result),
+        flows=[flow_of(facts, result.first_difference) for facts in (result.reference, result.candidate)],
+        losses=[draw_losses(losses) for losses in result.losses],
+        worst=[_worst(level) for level in result.levels.values() if level.checks],
+        pairs=result.pairs,
+        accounting=accounting(result),
+        terms=TERMS,
+        origin=origin_rows(result.provenance),
+        data=_data(result, found),
+        packed=[packed(grid) for grid in found],
+        grids=found,
     )
 
 
@@ -122,6 +117,11 @@ def _first(result: Result) -> dict[str, Any] | None:
     }
 
 
+def _since(since: Since) -> dict[str, Any]:
+    rows = [(what_of(each), each.before or NO_VALUE, each.after or NO_VALUE) for each in since.changes]
+    return {"heading": heading_of(since), "rows": rows, "left_out": left_out_of(since)}
+
+
 def _explained(name: str) -> list[Section]:
     """Returns the page of a cause, without what the report itself says of it here: its title and its fix."""
     return [section for section in sections_of(CAUSES[name]) if not section.quoted and section.lines]
@@ -141,21 +141,5 @@ def _worst(level: Level) -> tuple[str, list[tuple[Check, str]]]:
     return f"{LEVEL_NUMBERS[level.name]} {level.name}", [(check, name_of(check, level)) for check in worst]
 
 
-def content_hash(text: str) -> str:
-    """Returns the hash by which a page's Content-Security-Policy allows a style or script of its own."""
-    # As Content-Security-Policy writes a hash: of the exact text between the tags, in base64.
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
-
-
 def _part(name: str) -> str:
     return files("parity.report").joinpath("page", name).read_text(encoding="utf-8")
-
-
-@lru_cache(maxsize=1)
-def _template() -> Any:
-    # Loaded where a page is asked for: most runs print to a terminal alone.
-    from jinja2 import Environment, StrictUndefined
-
-    # Names in a trace are a script's own and may hold markup; a misspelt field is an error and not a gap in the page.
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_part("page.html"))
