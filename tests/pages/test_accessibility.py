@@ -5,11 +5,14 @@ from importlib.resources import files
 
 import pytest
 from support.chromium import Chromium
+from support.made_graph import FACTS, recorded
 
+from parity.cli.show import explain_hazard
 from parity.judge import Closer, Histogram, Place
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
 from parity.report import write_html
 from parity.report.provenance import provenance
+from parity.report.towers import graph_as_html
 from parity.teach.lessons import rendered_lessons, rendered_page
 
 AXE = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
@@ -66,6 +69,15 @@ def violations(tab, path):
 
 def test_a_report_passes_axe(tab, tmp_path):
     assert violations(tab, report(tmp_path / "report.html")) == []
+
+
+def test_a_recorded_graph_passes_axe(tab, tmp_path):
+    path = tmp_path / "graph.html"
+    path.write_text(graph_as_html(recorded(), FACTS, "trace", explain_hazard), encoding="utf-8")
+    assert violations(tab, path) == []
+    # With every group open, an op chosen, and what was searched for listed.
+    tab.evaluate("openAll(); reveal(1); document.getElementById('find').value = 'conv'; search(); 0")
+    assert json.loads(tab.evaluate(VIOLATIONS)) == []
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 import copy
 import json
 import re
+import shlex
 from dataclasses import replace
 from importlib.resources import files
 
 import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
+from test_junit import ROOT, block_of
 from test_report import RESULTS, different, printed, same
 from test_report_page import EVIL, Reader
 
@@ -227,6 +229,14 @@ def test_compare_takes_the_file_that_it_writes_itself(tmp_path, capsys):
     assert {"topic": "verdict", "name": "", "before": "different", "after": "same"} in changes
     assert main(["compare", one, three, "--since", report]) == 0
     assert "Nothing has changed since" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_docs_do_what_they_say(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    first, second = block_of("since").replace("examples/", f"{ROOT}/examples/").splitlines()
+    assert [main(shlex.split(line)[1:]) for line in (first, second)] == [1, 1]
+    assert "ince last.json (20" in capsys.readouterr().out  # since or Since
 
 
 def test_a_file_that_is_none_is_refused_before_anything_is_judged(tmp_path, capsys):
