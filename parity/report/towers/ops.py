@@ -1,6 +1,6 @@
 """The ops of a recorded graph by number, with what each takes and who takes it, in an order in which they can run."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from parity.trace import TraceError
@@ -50,6 +50,20 @@ class Ops(NamedTuple):
         return [self.numbers[name] for name in found if name in self.numbers]
 
 
+def require_drawable(nodes: Sequence[Mapping[str, Any]]) -> None:
+    """Refuses more ops, or inputs of ops, than a page can show.
+
+    Raises:
+      TraceError: there are.
+    """
+    taken = sum(len(node.get("input", ())) for node in nodes)
+    if len(nodes) > MOST_DRAWN_OPS or taken > MOST_DRAWN_INPUTS:
+        raise TraceError(
+            f"show: expected a graph of at most {MOST_DRAWN_OPS:,} ops that take {MOST_DRAWN_INPUTS:,} tensors, "
+            f"got {len(nodes):,} that take {taken:,}. Record fewer towers: each has the same ops."
+        )
+
+
 def ops_of(graph: RecordedGraph) -> Ops:
     """Returns the ops of a graph.
 
@@ -57,12 +71,7 @@ def ops_of(graph: RecordedGraph) -> Ops:
       TraceError: there are more than a page can show.
     """
     nodes = graph.nodes
-    taken = sum(len(node.get("input", ())) for node in nodes)
-    if len(nodes) > MOST_DRAWN_OPS or taken > MOST_DRAWN_INPUTS:
-        raise TraceError(
-            f"show: expected a graph of at most {MOST_DRAWN_OPS:,} ops that take {MOST_DRAWN_INPUTS:,} tensors, "
-            f"got {len(nodes):,} that take {taken:,}. Record fewer towers: each has the same ops."
-        )
+    require_drawable(nodes)
     numbers = {node["name"]: number for number, node in enumerate(nodes)}
     inputs: list[list[int]] = []
     controls: list[list[int]] = []
