@@ -109,8 +109,8 @@ def test_layers_are_groups_without_the_towers_scope_and_gradients_are_with_their
         "gradients",
     }
     devices = {each[0]: each[1] for each in view["variables"][1]}
-    assert set(devices) == {"/cpu:0", "/gpu:0"}
-    assert [name(each) for each in devices["/cpu:0"]] == ["conv/w", "conv/w/read"]
+    assert set(devices) == {"/cpu:0/conv", "/gpu:0/bn"}  # a group of one group is shown as that
+    assert [name(each) for each in devices["/cpu:0/conv"]] == ["conv/w", "conv/w/read"]
 
 
 def test_lines_of_the_script_are_groups_and_gradients_are_with_the_line_of_their_op():
