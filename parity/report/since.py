@@ -175,7 +175,7 @@ def _causes(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]
 def _tensors(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:
     """Yields the tensors whose verdict changed, or whose ratio to the tolerance changed much: the largest ratios first."""
     rows = [{(each["level"], each["run"], each["key"]): each for each in result["checks"]} for result in (then, now)]
-    found = []
+    found: list[tuple[bool, float, int, Change]] = []
     # Of a level that only one of the runs judged the level says so, once.
     levels = [{level for level, _, _ in each} for each in rows]
     for place in [*rows[0], *(place for place in rows[1] if place not in rows[0])]:
