@@ -2,11 +2,12 @@
 
 import html
 import importlib.util
+import json
 import re
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 
 class TeachError(ValueError):
@@ -88,6 +89,21 @@ def rendered_lessons() -> list[RenderedLesson]:
     """Returns the lessons whose pages the package carries, in order."""
     pages = sorted(rendered_page(1).parent.glob("[0-9][0-9].html"))
     return [_read_page(int(page.stem), page.read_text(encoding="utf-8")) for page in pages]
+
+
+def rendered_numbers(number: int) -> dict[str, Any]:
+    """Returns the numbers of the run that a page of the package was written by, as JSON has them.
+
+    Raises:
+      TeachError: there is no such page.
+    """
+    page = rendered_page(number)
+    if not page.is_file():
+        last = rendered_lessons()[-1].number
+        raise TeachError(f"teach: expected a lesson from 1 to {last}, got {number}. `parity teach` lists them.")
+    text = page.read_text(encoding="utf-8")
+    begin = '<script type="application/json" id="numbers">'
+    return dict(json.loads(text.partition(begin)[2].partition("</script>")[0]))
 
 
 def _read_page(number: int, page: str) -> RenderedLesson:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.report.atomic import appearing
+from parity.teach.exercises.catalogue import EXERCISES
+from parity.teach.exercises.exercise import starter
 from parity.teach.lessons import Lesson, RenderedLesson, TeachError
 from parity.teach.play import Played
 
@@ -41,6 +43,8 @@ def steps(played: Played) -> list[Step]:
         "frameworks": " and ".join(played.frameworks),
         "code": lambda file, *names: code(played.lesson.source(file), file, names),
     }
+    if played.lesson.number in EXERCISES:
+        names["exercise"] = exercise_text(played.lesson.number)
     whole = template.render(names)
     # [in front, heading, body, heading, body, ...]: what stands in front of the first heading is the title.
     found = re.split(r"^## (.+)$", whole, flags=re.MULTILINE)
@@ -60,6 +64,15 @@ def code(source: str, file: str, names: Iterable[str]) -> str:
             raise TeachError(f"text: expected a function {name} in {file}, got none. Fix the lesson's text.")
         found.append(ast.get_source_segment(source, nodes[name]))
     return "```python\n" + "\n\n\n".join(text for text in found if text) + "\n```"
+
+
+def exercise_text(number: int) -> str:
+    """Returns how an answer to a lesson's exercise is checked, and a file to begin with, as Markdown."""
+    check = f"`parity teach {number} --check mine.py`"
+    return (
+        f"Write this file with numpy alone, as `mine.py`; {check} says in one line what is wrong with it.\n\n"
+        f"```python\n{starter(EXERCISES[number])}```"
+    )
 
 
 def number(value: Any, digits: int = 5) -> str:

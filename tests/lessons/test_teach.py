@@ -32,7 +32,7 @@ def test_without_a_number_it_lists_the_lessons(capsys):
     ("words", "message"),
     [
         (["99"], f"teach: expected a lesson from 1 to {len(LESSONS)}, got 99. `parity teach` lists them."),
-        (["--html", "x.html"], "teach: expected the number of a lesson for --html and --open, got none. Name one."),
+        (["--html", "x.html"], "teach: expected the number of a lesson for --html, got none. Name one."),
         (["1", "--open"], "teach: expected --html FILE for --open, got none. Name the file to write and open."),
         (["--lessons", "/"], "teach: expected lessons in /, got none. Name the folder examples/lessons of a clone."),
     ],

@@ -15,6 +15,7 @@ ARGUMENTS = {
     "learning_rate": LEARNING_RATE,
     "steps": STEPS,
     "counts": [1, 2, 4, 8],
+    "limit": 4.0,  # of the norm, where gradients are clipped
 }
 
 
@@ -22,13 +23,18 @@ def findings(tf, torch):
     counts = ARGUMENTS["counts"]
     whole = np.array(tf["gradients"]["mean"]["1"])
     ratios = {count: float(tf["gradients"]["sum"][str(count)][0] / whole[0]) for count in counts}
-    runs = tf["runs"]
+    runs, limit = tf["runs"], ARGUMENTS["limit"]
+    by_example = 2 * (X @ WEIGHTS - Y)[:, None] * X
+    of_towers = by_example.reshape(4, -1, 3).mean(axis=1)
+    in_towers = np.mean([clip(gradient, limit) for gradient in of_towers], axis=0)
     numbers = {
         **ARGUMENTS,
         "tf": tf,
         "torch": torch,
         "ratios": ratios,
-        "by_example": (2 * (X @ WEIGHTS - Y)[:, None] * X).tolist(),
+        "by_example": by_example.tolist(),
+        "norms": np.linalg.norm(of_towers, axis=1).tolist(),
+        "whole_norm": float(np.linalg.norm(whole)),
         "adam_apart": apart(runs["adam mean"]["step"], runs["adam sum"]["step"]),
         "scaled_apart": apart(runs["mean"]["weights"], runs["sum, rate over 4"]["weights"]),
         "ports_apart": max(apart(tf["pair"][how], torch[how]) for how in ("mean", "sum")),
@@ -49,9 +55,20 @@ def findings(tf, torch):
         ),
         "Adam's first step is the same with sum and mean, to a part in a million": numbers["adam_apart"] < 1e-6,
         "DDP's default is the towers' mean, and its sum hook the towers' sum": numbers["ports_apart"] < 1e-13,
+        "clipped after they are combined, gradients have the limit as norm": (
+            apart(tf["clipped"]["combined"], clip(whole, limit)) < 1e-14
+        ),
+        "clipped in each tower and then combined, they point elsewhere": (
+            apart(tf["clipped"]["tower"], in_towers) < 1e-14
+            and apart(tf["clipped"]["tower"], tf["clipped"]["combined"]) > 1e-2
+        ),
         "a port of summing towers to plain DDP trains something else": numbers["ported_apart"] > 1e-2,
     }
     return numbers, claims
+
+
+def clip(gradient, limit):
+    return gradient * limit / max(limit, float(np.linalg.norm(gradient)))
 
 
 def apart(one, other):

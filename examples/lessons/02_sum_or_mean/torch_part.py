@@ -25,5 +25,5 @@ def train(rank, x, y, weights, learning_rate, steps, how):
     return model.weight[0].tolist()
 
 
-def measure(x, y, weights, learning_rate, steps, counts):
+def measure(x, y, weights, learning_rate, steps, counts, limit):
     return {how: on_ranks(train, 2, x, y, weights, learning_rate / 2, 3, how)[0] for how in ("mean", "sum")}
