@@ -195,52 +195,55 @@ def lesson_page(played: Played, count: int) -> str:
     """Returns the page; nothing in it may load or send anything."""
     style, script = style_of(), script_of(played.lesson)
     return str(
-        _template().render(
+        template_of("lesson.html").render(
             lesson=played.lesson,
             count=count,
-            steps=[(step.heading, _html(step.body)) for step in steps(played)],
+            steps=[(step.heading, html_of(step.body)) for step in steps(played)],
             claims=list(played.claims),
             frameworks=played.frameworks,
             numbers=played.numbers,
             style=style,
             script=script,
-            style_hash=_hash(style),
-            script_hash=_hash(script),
+            style_hash=hash_of(style),
+            script_hash=hash_of(script),
         )
     )
 
 
 def style_of() -> str:
     """Returns the style of a lesson's page."""
-    return _part("lesson.css")
+    return page_part("lesson.css")
 
 
 def script_of(lesson: Lesson) -> str:
     """Returns the script of a lesson's page, its diagram."""
-    return "\n".join([_part("kit.js"), lesson.source("diagram.js")])
+    return "\n".join([page_part("kit.js"), lesson.source("diagram.js")])
 
 
-def _html(markdown: str) -> str:
+def html_of(markdown: str) -> str:
+    """Returns Markdown as HTML; markup in it stays text."""
     from markdown_it import MarkdownIt
 
-    # Markup in the text stays text: html is off.
     html = str(MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown))
     # What is wider than its card scrolls, from the keyboard too.
     html = html.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
     return html.replace("<pre>", '<pre tabindex="0">')
 
 
-def _hash(text: str) -> str:
+def hash_of(text: str) -> str:
+    """Returns what a page's policy says of a script or style that it may use."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def _part(name: str) -> str:
+def page_part(name: str) -> str:
+    """Returns the text of a file of `parity/teach/page`."""
     return files("parity.teach").joinpath("page", name).read_text(encoding="utf-8")
 
 
-@lru_cache(maxsize=1)
-def _template() -> Any:
+@lru_cache(maxsize=2)
+def template_of(name: str) -> Any:
+    """Returns a page of `parity/teach/page` to be filled in."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_part("lesson.html"))
+    return environment.from_string(page_part(name))

@@ -1,11 +1,13 @@
 """Plays every lesson once for all tests: on both TensorFlows where it uses TensorFlow."""
 
+import html
+import re
 import sys
 
 import pytest
 
-from parity.teach.lessons import find_lessons, lessons_folder
-from parity.teach.play import Players, play
+from parity.teach.lessons import find_lessons, lessons_folder, pick, rendered_lessons, rendered_numbers, rendered_page
+from parity.teach.play import Played, Players, play
 
 LESSONS = {lesson.number: lesson for lesson in find_lessons(lessons_folder())}
 # For tests that run lessons; the last makes four whole comparisons.
@@ -51,3 +53,27 @@ class Stage:
     def close(self):
         for players in self.players.values():
             players.close()
+
+
+class Numbers(dict):
+    """Numbers that were read from JSON, whose keys are texts there."""
+
+    def __missing__(self, key):
+        if isinstance(key, str):
+            raise KeyError(key)
+        return self[str(key)]
+
+
+def stored(number):
+    """Returns a lesson as the run that wrote its page played it: no framework is needed."""
+
+    def named(value):
+        if isinstance(value, dict):
+            return Numbers({key: named(each) for key, each in value.items()})
+        return [named(each) for each in value] if isinstance(value, list) else value
+
+    page = rendered_page(number).read_text(encoding="utf-8")
+    claims = re.findall(r"<li>(.*?)</li>", page.partition('id="claims"')[2].partition("</ul>")[0], re.DOTALL)
+    frameworks = pick(rendered_lessons(), number).frameworks.split(" and ")
+    numbers = named(rendered_numbers(number))
+    return Played(LESSONS[number], numbers, {html.unescape(each): True for each in claims}, frameworks)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.teach.exercises.catalogue import EXERCISES
-from parity.teach.exercises.exercise import ExerciseError
+from parity.teach.exercises.exercise import Answer, ExerciseError, mistake
 from parity.worker import bootstrap
 from parity.worker.failures import SideFailed
 from parity.worker.process import SideProcess
@@ -65,3 +65,16 @@ def _line_about(file: Path, error: SideFailed, silence: float) -> str:
     else:
         came = f"a process that ended. {' '.join(error.args[0].split())}"
     return f"{file.name}: expected answers, got {came}"
+
+
+def check_functions(lesson: int, numbers: Mapping[str, Any], *functions: Answer) -> None:
+    """Checks functions in this process, as in a notebook, and prints what is right and what is wrong.
+
+    Args:
+      lesson: number of the lesson whose exercise it is.
+      numbers: those of the lesson.
+      functions: in the order of the exercises.
+    """
+    for exercise, function in zip(EXERCISES[lesson], functions, strict=True):
+        wrong = mistake(exercise, function, numbers)
+        print(f"wrong: {wrong}" if wrong else f"right: {exercise.name}")
