@@ -33,7 +33,8 @@ def notebook(played: Played, count: int) -> dict[str, Any]:
     texts: list[tuple[str, str]] = [
         (
             "markdown",
-            f"# {lesson.title}\n\n{lesson.about}\n\nLesson {lesson.number} of {count}. Every number was measured with {frameworks}.",
+            f"# {lesson.title}\n\n{lesson.about}\n\n"
+            f"Lesson {lesson.number} of {count}. Every number was measured with {frameworks}.",
         ),
         ("markdown", "The numbers of that run, by name. No framework is needed to read them."),
         ("code", f"import json\n\nNUMBERS = json.loads(r'''{_numbers(played)}''')\nsorted(NUMBERS)"),
@@ -55,7 +56,10 @@ def _numbers(played: Played) -> str:
 
 def _exercise(number: int) -> list[tuple[str, str]]:
     names = [each.name for each in EXERCISES[number]]
-    check = f"from parity.teach.exercises.check import check_functions\n\ncheck_functions({number}, NUMBERS, {', '.join(names)})"
+    check = (
+        "from parity.teach.exercises.check import check_functions\n\n"
+        f"check_functions({number}, NUMBERS, {', '.join(names)})"
+    )
     return [
         ("markdown", "Write your answer here, run this cell, and then the next, which says in one line what is wrong."),
         ("code", starter(EXERCISES[number]).rstrip("\n")),

@@ -91,7 +91,7 @@ def test_the_command_passes_right_answers_and_fails_a_wrong_one(number, check):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("x = 1\n", "split: expected a function of this name in mine.py, got none. Begin with the lesson's."),
+        ("x = 1\n", "split: expected such a function in mine.py, got none. Begin with the lesson's."),
         (
             "def split(batch):\n  return (\n",
             "mine.py: expected a file that can be imported, got SyntaxError (line 2): ",
@@ -126,7 +126,7 @@ def test_a_file_that_does_not_end_is_ended(check):
     code, printed = check(1, "def split(batch, towers):\n    while True:\n        pass\n", "--timeout", "5")
     assert (code, printed.out) == (
         1,
-        "wrong: mine.py: expected answers, got nothing within 5 s; it was ended. Look for a loop that does not end, "
+        "wrong: mine.py: expected answers, got nothing within 5 s; it was ended. Look for an endless loop, "
         "or allow more with --timeout.\n",
     )
 

@@ -61,7 +61,7 @@ def check_file(lesson: int, file: Path, numbers: Mapping[str, Any], silence: flo
 
 def _line_about(file: Path, error: SideFailed, silence: float) -> str:
     if error.hung:
-        came = f"nothing within {silence:g} s; it was ended. Look for a loop that does not end, or allow more with --timeout."
+        came = f"nothing within {silence:g} s; it was ended. Look for an endless loop, or allow more with --timeout."
     else:
         came = f"a process that ended. {' '.join(error.args[0].split())}"
     return f"{file.name}: expected answers, got {came}"

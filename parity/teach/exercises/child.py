@@ -20,7 +20,7 @@ def check(arguments: dict[str, Any], progress: Callable[[int, int], None]) -> di
     for exercise in exercises:
         answer = getattr(module, exercise.name, None)
         if not callable(answer):
-            wrong = f"{exercise.name}: expected a function of this name in {_short(file)}, got none. Begin with the lesson's."
+            wrong = f"{exercise.name}: expected such a function in {_short(file)}, got none. Begin with the lesson's."
         else:
             wrong = mistake(exercise, answer, arguments["numbers"], file)
         if wrong:

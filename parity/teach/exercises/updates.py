@@ -14,8 +14,9 @@ Gradient = Callable[..., Array]
 def serve(weights: Array, gradient: Gradient, rate: float, events: list[Any]) -> tuple[Array, list[int]]:
     """Returns the weights of an asynchronous parameter server after some events, and how stale each update was.
 
-    gradient: function of (weights, worker). events: pairs of "compute" or "apply" and a worker's number, in order. A worker
-    computes a gradient of the weights as they are, and later applies it. An update is as stale as there were updates in between.
+    gradient: function of (weights, worker). events: pairs of "compute" or "apply" and a worker's number, in order. A
+    worker computes a gradient of the weights as they are, and later applies it. An update is as stale as there were updates in
+    between.
     """
     held: dict[int, Any] = {}
     staleness: list[int] = []
@@ -132,8 +133,8 @@ SERVE = Exercise(
 def mixed_step(master: Array, scale: float, gradient: Gradient, rate: float) -> tuple[Array, float, bool]:
     """Returns the master weights, the loss scale and whether the step was skipped, after one step of mixed precision.
 
-    master: float32 array. gradient: function of (float16 weights, loss scale), the float16 gradient of the loss times the scale.
-    A step whose gradient is not finite is skipped, and halves the scale.
+    master: float32 array. gradient: function of (float16 weights, loss scale), the float16 gradient of the loss times the
+    scale. A step whose gradient is not finite is skipped, and halves the scale.
     """
     scaled = gradient(master.astype(np.float16), scale).astype(np.float32)
     if not np.isfinite(scaled).all():
