@@ -3,6 +3,9 @@
 import ast
 import base64
 import hashlib
+import html
+import itertools
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,8 +29,12 @@ class Step(NamedTuple):
     body: str
 
 
-def steps(played: Played) -> list[Step]:
+def steps(played: Played, checked: bool = False) -> list[Step]:
     """Returns the text of a lesson, step by step, with this run's numbers in it.
+
+    Args:
+      played: a lesson with its numbers.
+      checked: whether questions are written for a page that checks the answers, and not with theirs below them.
 
     Raises:
       jinja2.UndefinedError: the text asks for a number that the lesson does not find.
@@ -41,6 +48,7 @@ def steps(played: Played) -> list[Step]:
     names = {
         **played.numbers,
         "frameworks": " and ".join(played.frameworks),
+        "predict": _question_to_check if checked else _question_with_answer,
         "code": lambda file, *names: code(played.lesson.source(file), file, names),
     }
     if played.lesson.number in EXERCISES:
@@ -64,6 +72,26 @@ def code(source: str, file: str, names: Iterable[str]) -> str:
             raise TeachError(f"text: expected a function {name} in {file}, got none. Fix the lesson's text.")
         found.append(ast.get_source_segment(source, nodes[name]))
     return "```python\n" + "\n\n\n".join(text for text in found if text) + "\n```"
+
+
+def _question_with_answer(question: str, answer: float) -> str:
+    return f"**Predict.** {question}\n\n*Answer:* {number(answer)}."
+
+
+def _question_to_check(question: str, answer: float) -> str:
+    return f"```predict\n{json.dumps([question, answer, number(answer)])}\n```"
+
+
+def _form(block: re.Match[str], numbers: Iterator[int]) -> str:
+    """Returns a question as a page has it: a field, a button, and the answer for who has no script."""
+    question, answer, shown = (html.escape(str(each)) for each in json.loads(html.unescape(block[1])))
+    name = f"predict-{next(numbers)}"
+    return (
+        f'<div class="predict" data-answer="{answer}" data-shown="{shown}"><p><label for="{name}"><strong>Predict.</strong> '
+        f'{question}</label></p><p><input id="{name}" type="text" inputmode="decimal" autocomplete="off" size="12"> '
+        f'<button type="button">Check</button></p><p role="status"></p>'
+        f"<details><summary>Show the answer</summary><p>{shown}</p></details></div>"
+    )
 
 
 def exercise_text(number: int) -> str:
@@ -198,7 +226,7 @@ def lesson_page(played: Played, count: int) -> str:
         template_of("lesson.html").render(
             lesson=played.lesson,
             count=count,
-            steps=[(step.heading, html_of(step.body)) for step in steps(played)],
+            steps=_with_forms([(step.heading, html_of(step.body)) for step in steps(played, checked=True)]),
             claims=list(played.claims),
             frameworks=played.frameworks,
             numbers=played.numbers,
@@ -210,6 +238,12 @@ def lesson_page(played: Played, count: int) -> str:
     )
 
 
+def _with_forms(texts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    numbers = itertools.count(1)
+    block = re.compile(r'<pre tabindex="0"><code class="language-predict">(.*?)</code></pre>', re.DOTALL)
+    return [(heading, block.sub(lambda match: _form(match, numbers), body)) for heading, body in texts]
+
+
 def style_of() -> str:
     """Returns the style of a lesson's page."""
     return page_part("lesson.css")
@@ -217,17 +251,17 @@ def style_of() -> str:
 
 def script_of(lesson: Lesson) -> str:
     """Returns the script of a lesson's page, its diagram."""
-    return "\n".join([page_part("kit.js"), lesson.source("diagram.js")])
+    return "\n".join([page_part("kit.js"), page_part("predict.js"), lesson.source("diagram.js")])
 
 
 def html_of(markdown: str) -> str:
     """Returns Markdown as HTML; markup in it stays text."""
     from markdown_it import MarkdownIt
 
-    html = str(MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown))
+    page = str(MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown))
     # What is wider than its card scrolls, from the keyboard too.
-    html = html.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
-    return html.replace("<pre>", '<pre tabindex="0">')
+    page = page.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
+    return page.replace("<pre>", '<pre tabindex="0">')
 
 
 def hash_of(text: str) -> str:

@@ -98,9 +98,12 @@ def test_the_command_passes_right_answers_and_fails_a_wrong_one(number, check):
         ),
         (
             "import nothing_of_this_name\n",
-            "got ModuleNotFoundError (line 1): No module named 'nothing_of_this_name'. Run",
+            "got ModuleNotFoundError (line 1 of mine.py): No module named 'nothing_of_this_name'. Run",
         ),
-        ("raise SystemExit(3)\n", "mine.py: expected a file that can be imported, got SystemExit (line 1): 3. Run it"),
+        (
+            "raise SystemExit(3)\n",
+            "mine.py: expected a file that can be imported, got SystemExit (line 1 of mine.py): 3. Run it",
+        ),
         (
             "def split(batch, towers):\n    return 1 / 0\n",
             "split, 8 examples over 2: expected a result, got ZeroDivisionError (line 2 of mine.py): division by zero. Cut",
@@ -200,7 +203,7 @@ def double(x):
         (
             np.arange(3.0),
             lambda x: np.arange(3.0) * (1 + 2e-9),
-            "double, a case: expected 0, 1, 2, got 0, 1.000000002, 2.",
+            "double, a case: expected 0, 1, 2, got 0, 1.000000002, 2.000000004.",
         ),
         (np.arange(9.0), lambda x: np.arange(9.0) + 1, "expected 0, 1, 2, 3, 4, 5 …, got 1, 2, 3, 4, 5, 6 …. Think"),
         (np.arange(9.0), lambda x: np.r_[np.arange(8.0), 9.0], "expected … 6, 7, 8, got … 6, 7, 9. Think"),

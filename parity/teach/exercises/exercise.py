@@ -194,7 +194,7 @@ def _telling(expected: Any, actual: Any) -> tuple[str, str]:
     one, other = np.ravel(expected), np.ravel(actual)
     first = int(np.argmax(one != other)) // FEW * FEW if one.size > FEW else 0
     texts = "", ""
-    for digits in (5, 9, 17):
+    for digits in (5, 10, 17):
         texts = _numbers(one, first, digits), _numbers(other, first, digits)
         if texts[0] != texts[1]:
             break

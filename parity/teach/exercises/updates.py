@@ -15,8 +15,8 @@ def serve(weights: Array, gradient: Gradient, rate: float, events: list[Any]) ->
     """Returns the weights of an asynchronous parameter server after some events, and how stale each update was.
 
     gradient: function of (weights, worker). events: pairs of "compute" or "apply" and a worker's number, in order. A
-    worker computes a gradient of the weights as they are, and later applies it. An update is as stale as there were updates in
-    between.
+    worker computes a gradient of the weights as they are, and later applies it. An update is as stale as there were
+    updates in between.
     """
     held: dict[int, Any] = {}
     staleness: list[int] = []
