@@ -13,7 +13,8 @@ from parity.worker.protocol import claim_standard_streams, serve
 
 def check(arguments: dict[str, Any], progress: Callable[[int, int], None]) -> dict[str, Any]:
     """Checks a file: `lesson`, `file`, and the lesson's `numbers`; returns which functions are right, and what is wrong."""
-    file, exercises, right = arguments["file"], EXERCISES[arguments["lesson"]], []
+    file, exercises = arguments["file"], EXERCISES[arguments["lesson"]]
+    right: list[str] = []
     module, wrong = _load(file)
     if module is None:
         return {"right": right, "wrong": wrong}

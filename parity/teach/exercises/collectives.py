@@ -235,11 +235,13 @@ def cases_of_ring(numbers: Numbers) -> list[Case]:
         Case(f"{most} ranks, {few} elements", lambda f: run(f, digits).values, story, "rank"),
         Case(f"{most} ranks, {odd} elements", lambda f: run(f, uneven).values, sums, "rank"),
     ]
-    for size in numbers["sizes"]:
+
+    def of_size(size: int) -> Case:
         tensors = [np.full(numbers["elements"], rank + 1.0, np.float32) for rank in range(size)]
         measured = [np.array(rank["sent"]) for rank in numbers["runs"][str(size)]]
-        cases.append(Case(f"{size} ranks", lambda f, t=tensors: run(f, t).sent, measured, "bytes sent by rank"))
-    return cases
+        return Case(f"{size} ranks", lambda f: run(f, tensors).sent, measured, "bytes sent by rank")
+
+    return [*cases, *map(of_size, numbers["sizes"])]
 
 
 RING = Exercise(

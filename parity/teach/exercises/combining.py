@@ -13,16 +13,16 @@ def combine(gradients: list[Array], how: str) -> Array:
 
     gradients: a list with an array for each tower, all of one shape. how: "mean" or "sum".
     """
-    total = np.sum(gradients, axis=0)
+    total = np.asarray(np.sum(gradients, axis=0))
     return total / len(gradients) if how == "mean" else total
 
 
 def always_sum(gradients: list[Array], how: str) -> Array:
-    return np.sum(gradients, axis=0)
+    return np.asarray(np.sum(gradients, axis=0))
 
 
 def always_mean(gradients: list[Array], how: str) -> Array:
-    return np.mean(gradients, axis=0)
+    return np.asarray(np.mean(gradients, axis=0))
 
 
 def over_everything(gradients: list[Array], how: str) -> Array:
@@ -30,7 +30,7 @@ def over_everything(gradients: list[Array], how: str) -> Array:
 
 
 def over_elements(gradients: list[Array], how: str) -> Array:
-    return np.mean(gradients, axis=1) if how == "mean" else np.sum(gradients, axis=1)
+    return np.asarray(np.mean(gradients, axis=1) if how == "mean" else np.sum(gradients, axis=1))
 
 
 def first_alone(gradients: list[Array], how: str) -> Array:
@@ -38,20 +38,19 @@ def first_alone(gradients: list[Array], how: str) -> Array:
 
 
 def swapped(gradients: list[Array], how: str) -> Array:
-    return np.sum(gradients, axis=0) if how == "mean" else np.mean(gradients, axis=0)
+    return np.asarray(np.sum(gradients, axis=0) if how == "mean" else np.mean(gradients, axis=0))
 
 
 def cases_of_combine(numbers: Numbers) -> list[Case]:
     by_example = np.array(numbers["by_example"])
-    return [
-        Case(
-            f"the {how} over {count}",
-            lambda f, how=how, count=count: f([each.mean(axis=0) for each in np.split(by_example, count)], how),
-            np.array(numbers["tf"]["gradients"][how][str(count)]),
+
+    def over(count: int, how: str) -> Case:
+        towers = [each.mean(axis=0) for each in np.split(by_example, count)]
+        return Case(
+            f"the {how} over {count}", lambda f: f(towers, how), np.array(numbers["tf"]["gradients"][how][str(count)])
         )
-        for count in numbers["counts"]
-        for how in ("mean", "sum")
-    ]
+
+    return [over(count, how) for count in numbers["counts"] for how in ("mean", "sum")]
 
 
 COMBINE = Exercise(
@@ -221,7 +220,11 @@ def cases_of_examples(numbers: Numbers) -> list[Case]:
         "two shards of one size": ([size // 2, size - size // 2], numbers["gradient"]),
         "a shard of one example": ([1, size - 1], numbers["gradient"]),
     }
-    return [Case(name, lambda f, s=sizes: run(f, s), np.array(want)) for name, (sizes, want) in every.items()]
+
+    def of_sizes(name: str, sizes: list[int], want: Any) -> Case:
+        return Case(name, lambda f: run(f, sizes), np.array(want))
+
+    return [of_sizes(name, *each) for name, each in every.items()]
 
 
 EXAMPLES = Exercise(

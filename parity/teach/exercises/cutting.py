@@ -54,8 +54,10 @@ def cases_of_split(numbers: Numbers) -> list[Case]:
         pieces = zip(answer(x, numbers["towers"]), answer(y, numbers["towers"]), strict=True)
         return [2 * (xs @ weights - ys) @ xs / len(xs) for xs, ys in pieces]
 
-    counts = (numbers["towers"], 4, 8, 1)
-    cases = [Case(f"{len(x)} examples over {n}", lambda f, n=n: f(x, n), np.split(x, n), "piece") for n in counts]
+    def over(towers: int) -> Case:
+        return Case(f"{len(x)} examples over {towers}", lambda f: f(x, towers), np.split(x, towers), "piece")
+
+    cases = [over(towers) for towers in (numbers["towers"], 4, 8, 1)]
     measured = [np.array(each) for each in numbers["tf"]["tower_gradients"]]
     return [*cases, Case("gradients as TensorFlow's towers have them", gradients, measured, "gradient of tower")]
 
@@ -136,15 +138,11 @@ def cases_of_buckets(numbers: Numbers) -> list[Case]:
     def layers(answer: Any, cap: float) -> list[Any]:
         return [sorted({index // 2 for index in bucket}, reverse=True) for bucket in answer(list(sizes), cap)]
 
-    return [
-        Case(
-            f"buckets of {name}",
-            lambda f, cap=cap: layers(f, cap * 2**20),
-            [np.array(bucket["layers"]) for bucket in numbers["sent"][name]],
-            "layers in bucket",
-        )
-        for name, cap in numbers["caps"].items()
-    ]
+    def of_cap(name: str, cap: float) -> Case:
+        sent = [np.array(bucket["layers"]) for bucket in numbers["sent"][name]]
+        return Case(f"buckets of {name}", lambda f: layers(f, cap * 2**20), sent, "layers in bucket")
+
+    return [of_cap(name, cap) for name, cap in numbers["caps"].items()]
 
 
 BUCKETS = Exercise(
