@@ -16,7 +16,7 @@ REFRESH = bool(os.environ.get("PARITY_GOLDEN"))
 def blurred(page):
     """Returns a page without the digits that were measured, nor the data that its diagram is drawn from."""
     page = re.sub(r'<script type="application/json".*?</script>', "", page, flags=re.DOTALL)
-    return re.sub(r"-?\d[\d,.]*(e[-+]?\d+)?(\+\w+)?", "#", page)
+    return re.sub(r"-?\d+([,.]\d+)*(e[-+]?\d+)?(\+\w+)?", "#", page)
 
 
 @pytest.mark.parametrize("number", NUMBERS)

@@ -57,12 +57,12 @@ def test_a_lesson_is_shown_step_by_step_and_can_be_left(stage, capsys):
     played = stage.play(1)
     show_lesson(played, lambda: False)
     first = capsys.readouterr().out
-    assert "1 of 4: Split" in first
+    assert "1 of 5: Split" in first
     assert "Combine" not in first
     show_lesson(played, lambda: True)
     whole = capsys.readouterr().out
     assert whole.startswith("Lesson 1: What a tower is\nwith tensorflow ")
-    assert "4 of 4: Apply" in whole
+    assert "4 of 5: Apply" in whole
     assert "What this run has shown" in whole
     assert all(f"holds {sentence[:40]}" in whole for sentence in played.claims)
 
