@@ -10,7 +10,7 @@ from parity.teach.exercises.exercise import starter
 from parity.teach.play import Played
 from parity.teach.show import steps
 
-VERSION = {"nbformat": 4, "nbformat_minor": 5}
+NOTEBOOK_VERSION = {"nbformat": 4, "nbformat_minor": 5}
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
@@ -46,7 +46,7 @@ def notebook(played: Played, count: int) -> dict[str, Any]:
     claims = "\n".join(f"- {sentence}" for sentence in played.claims)
     texts.append(("markdown", f"## What this run has shown\n\n{claims}"))
     cells = [_cell(f"cell-{place}", kind, text) for place, (kind, text) in enumerate(texts)]
-    return {"cells": cells, "metadata": {"kernelspec": KERNEL, "language_info": {"name": "python"}}, **VERSION}
+    return {"cells": cells, "metadata": {"kernelspec": KERNEL, "language_info": {"name": "python"}}, **NOTEBOOK_VERSION}
 
 
 def _numbers(played: Played) -> str:

@@ -1,20 +1,20 @@
 """Which lesson has which exercises, and the numbers that they are checked against."""
 
-from parity.teach.exercises.collectives import MOMENTS, RING, TRAIN
+from parity.teach.exercises.collectives import MOMENTS, RING, LOCAL_TRAINING
 from parity.teach.exercises.combining import CLIP, COMBINE, EXAMPLES
 from parity.teach.exercises.cutting import BUCKETS, SPLIT
 from parity.teach.exercises.exercise import Exercise
-from parity.teach.exercises.updates import MIXED_STEP, RATE, SERVE
+from parity.teach.exercises.updates import MIXED_STEP, SCALED_RATE, SERVE
 
 EXERCISES: dict[int, tuple[Exercise, ...]] = {
     1: (SPLIT,),
     2: (COMBINE, CLIP),
-    3: (TRAIN,),
+    3: (LOCAL_TRAINING,),
     4: (RING,),
     5: (SERVE,),
     7: (BUCKETS,),
     8: (MIXED_STEP,),
     9: (MOMENTS,),
     10: (EXAMPLES,),
-    11: (RATE,),
+    11: (SCALED_RATE,),
 }

@@ -120,7 +120,7 @@ def cases_of_train(numbers: Numbers) -> list[Case]:
     ]
 
 
-TRAIN = Exercise(
+LOCAL_TRAINING = Exercise(
     train,
     cases_of_train,
     "Begin with rank 0's weights, and take in every step the mean of all ranks' gradients",

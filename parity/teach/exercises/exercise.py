@@ -9,8 +9,8 @@ import numpy as np
 
 Answer = Callable[..., Any]
 Numbers = Mapping[str, Any]
-TOLERANCE = 1e-9  # relative to the largest element: the lessons compute in float64, in another order
-FEW = 6  # elements of an array that a message shows
+TOLERANCE_OF_ANSWERS = 1e-9  # relative to the largest element: the lessons compute in float64, in another order
+MOST_SHOWN_ELEMENTS = 6  # elements of an array that a message shows
 
 
 class ExerciseError(ValueError):
@@ -32,7 +32,7 @@ class Case(NamedTuple):
     run: Callable[[Answer], Any]
     expected: Any
     part: str = "item"
-    tolerance: float = TOLERANCE
+    tolerance: float = TOLERANCE_OF_ANSWERS
 
 
 class Wrong(NamedTuple):
@@ -192,7 +192,11 @@ def _shape(array: Any) -> str:
 def _telling(expected: Any, actual: Any) -> tuple[str, str]:
     """Returns both as text: from the first element that differs on, in as many digits as show it."""
     one, other = np.ravel(expected), np.ravel(actual)
-    first = int(np.argmax(one != other)) // FEW * FEW if one.size > FEW else 0
+    first = (
+        int(np.argmax(one != other)) // MOST_SHOWN_ELEMENTS * MOST_SHOWN_ELEMENTS
+        if one.size > MOST_SHOWN_ELEMENTS
+        else 0
+    )
     texts = "", ""
     for digits in (5, 10, 17):
         texts = _numbers(one, first, digits), _numbers(other, first, digits)
@@ -203,8 +207,8 @@ def _telling(expected: Any, actual: Any) -> tuple[str, str]:
 
 def _numbers(flat: Any, first: int, digits: int) -> str:
     form = f".{digits}g" if flat.dtype.kind == "f" else ""
-    shown = ", ".join(format(each.item(), form) for each in flat[first : first + FEW])
-    return ("… " if first else "") + shown + (" …" if flat.size > first + FEW else "")
+    shown = ", ".join(format(each.item(), form) for each in flat[first : first + MOST_SHOWN_ELEMENTS])
+    return ("… " if first else "") + shown + (" …" if flat.size > first + MOST_SHOWN_ELEMENTS else "")
 
 
 def describe(value: Any) -> str:

@@ -299,7 +299,7 @@ def cases_of_rate(numbers: Numbers) -> list[Case]:
     ]
 
 
-RATE = Exercise(
+SCALED_RATE = Exercise(
     learning_rate,
     cases_of_rate,
     "Scale the rate by large_batch / batch, and multiply it by step / warm_up_steps until that is 1",
