@@ -1,6 +1,6 @@
 """Which lesson has which exercises, and the numbers that they are checked against."""
 
-from parity.teach.exercises.collectives import MOMENTS, RING, LOCAL_TRAINING
+from parity.teach.exercises.collectives import LOCAL_TRAINING, MOMENTS, RING
 from parity.teach.exercises.combining import CLIP, COMBINE, EXAMPLES
 from parity.teach.exercises.cutting import BUCKETS, SPLIT
 from parity.teach.exercises.exercise import Exercise

@@ -10,7 +10,7 @@ import numpy as np
 Answer = Callable[..., Any]
 Numbers = Mapping[str, Any]
 TOLERANCE_OF_ANSWERS = 1e-9  # relative to the largest element: the lessons compute in float64, in another order
-MOST_SHOWN_ELEMENTS = 6  # elements of an array that a message shows
+SHOWN_AT_ONCE = 6  # elements of an array that a message shows
 
 
 class ExerciseError(ValueError):
@@ -192,11 +192,7 @@ def _shape(array: Any) -> str:
 def _telling(expected: Any, actual: Any) -> tuple[str, str]:
     """Returns both as text: from the first element that differs on, in as many digits as show it."""
     one, other = np.ravel(expected), np.ravel(actual)
-    first = (
-        int(np.argmax(one != other)) // MOST_SHOWN_ELEMENTS * MOST_SHOWN_ELEMENTS
-        if one.size > MOST_SHOWN_ELEMENTS
-        else 0
-    )
+    first = int(np.argmax(one != other)) // SHOWN_AT_ONCE * SHOWN_AT_ONCE if one.size > SHOWN_AT_ONCE else 0
     texts = "", ""
     for digits in (5, 10, 17):
         texts = _numbers(one, first, digits), _numbers(other, first, digits)
@@ -207,8 +203,8 @@ def _telling(expected: Any, actual: Any) -> tuple[str, str]:
 
 def _numbers(flat: Any, first: int, digits: int) -> str:
     form = f".{digits}g" if flat.dtype.kind == "f" else ""
-    shown = ", ".join(format(each.item(), form) for each in flat[first : first + MOST_SHOWN_ELEMENTS])
-    return ("… " if first else "") + shown + (" …" if flat.size > first + MOST_SHOWN_ELEMENTS else "")
+    shown = ", ".join(format(each.item(), form) for each in flat[first : first + SHOWN_AT_ONCE])
+    return ("… " if first else "") + shown + (" …" if flat.size > first + SHOWN_AT_ONCE else "")
 
 
 def describe(value: Any) -> str:
