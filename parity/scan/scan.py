@@ -1,5 +1,6 @@
 """Scans source: reads files, finds towers, applies rules."""
 
+import ast
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -7,7 +8,7 @@ from pathlib import Path
 
 from parity.scan.effort import efforts_of
 from parity.scan.inventory.facts import facts_of
-from parity.scan.inventory.libraries import library_towers
+from parity.scan.inventory.libraries import ESTIMATOR, library_towers
 from parity.scan.inventory.program import Code, code_of
 from parity.scan.model.module import Module, build_module
 from parity.scan.model.places import place_of
@@ -16,7 +17,7 @@ from parity.scan.plan import plans_of
 from parity.scan.reading.decode import UnreadableFile, read_source
 from parity.scan.reading.files import source_files
 from parity.scan.reading.statements import parse
-from parity.scan.result import TOWERS, Finding, Scan, Towers, Unread
+from parity.scan.result import TOWERS, Finding, Scan, Severity, Towers, Unread
 from parity.scan.rules import SCAN_RULES
 from parity.scan.rules.rule import Hit, each_once
 from parity.scan.suppress import without_suppressed
@@ -24,6 +25,7 @@ from parity.scan.suppress import without_suppressed
 Tick = Callable[[str, int, int], None]
 # A file that mentions none of them has nothing of towers in it, nor of what they call.
 ABOUT_TENSORFLOW = re.compile(r"tensorflow|\btf\.|\bslim\b|keras|horovod|gpu|sonnet|tf_slim", re.IGNORECASE)
+IMPORTS = re.compile(r"^\s*(from|import)\s", re.MULTILINE)
 
 
 def scan(paths: Sequence[Path], tick: Tick | None = None, baseline: Set[str] = frozenset()) -> Scan:
@@ -57,6 +59,7 @@ def scan(paths: Sequence[Path], tick: Tick | None = None, baseline: Set[str] = f
 def _read(files: Sequence[Path], roots: Sequence[Path], tick: Tick | None) -> tuple[list[Module], list[Unread], int]:
     modules: list[Module] = []
     unread: list[Unread] = []
+    skipped: list[Module] = []
     count = 0
     for number, path in enumerate(files):
         if tick is not None:
@@ -73,9 +76,26 @@ def _read(files: Sequence[Path], roots: Sequence[Path], tick: Tick | None) -> tu
             unread.append(Unread(name, "is not all Python, neither 2 nor 3", parsed.broken[0]))
         if ABOUT_TENSORFLOW.search(source):
             modules.append(build_module(path, dotted(path, roots), parsed.tree, source.split("\n")))
+        elif IMPORTS.search(source):
+            skipped.append(Module(path, dotted(path, roots), parsed.tree, source.split("\n")))
     if tick is not None:
         tick("reading", len(files), len(files))
-    return modules, unread, count
+    return [*modules, *_between(skipped, modules)], unread, count
+
+
+def _between(skipped: Sequence[Module], modules: Sequence[Module]) -> Iterator[Module]:
+    """Yields what does not mention TensorFlow and imports what does: a factory of nets."""
+    names = {module.name.rpartition(".")[2] for module in modules}
+    for each in skipped:
+        imports = [node for node in each.tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        sources = [name for node in imports for name in _sources(node)]
+        if any(source.rpartition(".")[2] in names for source in sources):
+            yield build_module(each.path, each.name, each.tree, each.lines)
+
+
+def _sources(node: ast.Import | ast.ImportFrom) -> list[str]:
+    named = [alias.name for alias in node.names]
+    return [node.module or "", *named] if isinstance(node, ast.ImportFrom) else named
 
 
 def dotted(path: Path, roots: Sequence[Path]) -> str:
@@ -93,7 +113,14 @@ def _towers(code: Code) -> Iterator[Towers]:
         program = known.get(loop)
         facts = facts_of(program) if program is not None and loop.kind == TOWERS else ()
         yield Towers(loop.kind, place_of(loop.node, loop.module), loop.function.name, facts)
-    yield from library_towers(code.repository)
+    libraries = list(library_towers(code.repository))
+    # An Estimator alone trains on one device: it is said of where something else builds towers.
+    alone = not code.loops and all(_is_estimator(each) for each in libraries)
+    yield from (each for each in libraries if not alone)
+
+
+def _is_estimator(towers: Towers) -> bool:
+    return ESTIMATOR in (towers.kind, *(fact.value.partition(",")[0] for fact in towers.facts))
 
 
 def _findings(code: Code) -> Iterator[Finding]:
@@ -102,7 +129,8 @@ def _findings(code: Code) -> Iterator[Finding]:
         for hit in each_once(rule.look(code)):
             place = place_of(hit.node, hit.module)
             fingerprint = fingerprint_of(rule.id, hit, seen)
-            yield Finding(rule.id, rule.severity, place, hit.message, fingerprint)
+            severity = rule.severity if hit.decided else Severity.NOTE
+            yield Finding(rule.id, severity, place, hit.message, fingerprint)
 
 
 def fingerprint_of(rule: str, hit: Hit, seen: set[str]) -> str:

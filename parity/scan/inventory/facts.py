@@ -8,7 +8,7 @@ from parity.scan.inventory.combination import divides_by_count
 from parity.scan.inventory.loops import LOSS_WORDS, SCOPE_WORDS
 from parity.scan.inventory.one_tower import only_of_one_tower
 from parity.scan.inventory.program import Program, Use
-from parity.scan.model.module import Module
+from parity.scan.model.module import Assigned, Module
 from parity.scan.model.names import chain
 from parity.scan.model.places import place_of
 from parity.scan.model.repository import Flag, Repository, source_of
@@ -142,7 +142,7 @@ def shard_of(program: Program) -> tuple[str, ast.AST] | None:
         *(node for node in own if isinstance(node, ast.Subscript) and loop.depends(node.slice)),
     ]:
         for part in repository.sources(each, loop.module, 4):
-            if isinstance(part, ast.Call) and chain(part.func).rpartition(".")[2] in ("split", "split_v", "unstack"):
+            if isinstance(part, ast.Call) and _cuts(part):
                 return f"tf.split, {source_of(part)}", part
     for each in own:
         if isinstance(each, ast.Subscript) and loop.depends(each.slice):
@@ -158,6 +158,14 @@ def shard_of(program: Program) -> tuple[str, ast.AST] | None:
     if len(names) > 1:
         return f"what the loop goes over: {source_of(loop.loop.iter)}", loop.loop.iter
     return None
+
+
+def _cuts(call: ast.Call) -> bool:
+    """Whether a call cuts a tensor or an array into parts: `"0,1".split(",")` cuts a text."""
+    if chain(call.func).rpartition(".")[2] not in ("split", "split_v", "unstack"):
+        return False
+    given = [*call.args, *(key.value for key in call.keywords)]
+    return not all(isinstance(each, ast.Constant) and isinstance(each.value, str | None) for each in given)
 
 
 def names_of_target(target: ast.expr) -> list[str]:
@@ -343,7 +351,10 @@ def reported(program: Program) -> Iterator[tuple[Use, str, str]]:
     inside = {
         name
         for name, given in loop.function.assigned.items()
-        if LOSS_WORDS.search(name) and any(loop.node in loop.module.ancestors(each.by) for each in given)
+        if LOSS_WORDS.search(name)
+        and any(loop.node in loop.module.ancestors(each.by) for each in given)
+        and not _adds_up(given, program)
+        and not _of_the_graph(given, program)
     }
     behind = {
         name
@@ -356,12 +367,30 @@ def reported(program: Program) -> Iterator[tuple[Use, str, str]]:
     for use in program.uses:
         if use.last != "run" or not use.call.args or use.module is not loop.module or program.is_in_towers(use.call):
             continue
-        for name in {chain(each) for each in use.module.inside(use.call.args[0]) if isinstance(each, ast.Name)}:
+        fetched = [chain(each) for each in use.module.inside(use.call.args[0]) if isinstance(each, ast.Name)]
+        for name in dict.fromkeys(fetched):
             if name in inside and use.module.within.get(use.call) is loop.function:
                 made = [each for each in loop.function.assigned[name] if each.how == "append"]
                 if name in behind and not _only_before(name, program):
                     continue
                 yield use, name, "list" if made else "last"
+
+
+def _adds_up(given: Sequence[Assigned], program: Program) -> bool:
+    """Whether a name has the sum over towers: it begins before the loop, and the loop only adds to it."""
+    loop = program.loop
+    inside = [each for each in given if loop.node in loop.module.ancestors(each.by)]
+    return len(inside) < len(given) and all(each.how == "+=" for each in inside)
+
+
+def _of_the_graph(given: Sequence[Assigned], program: Program) -> bool:
+    """Whether a name is given the whole graph's regularisation in each iteration: that of all towers, not of the last."""
+    loop = program.loop
+    inside = [each for each in given if loop.node in loop.module.ancestors(each.by)]
+    return bool(inside) and all(
+        re.fullmatch(r"(tf\.add_n\()?tf\.(losses\.get_regularization_losses\(\)|get_collection\([^,()]*\))\)?", text)
+        for text in (source_of(each.value, 200) for each in inside)
+    )
 
 
 def returned(program: Program) -> Iterator[tuple[ast.Return, Module, str]]:
@@ -412,11 +441,39 @@ def _inputs(program: Program) -> Iterator[Fact]:
 
 def scales_losses(program: Program) -> ast.AST | None:
     """Returns where the towers' losses, or their gradients, are divided by the number of towers."""
-    own: Sequence[ast.AST] = [node for node, _ in program.loop.region]
-    for node in own:
-        if divides_by_count(node, program.repository):
+    for node, module in program.loop.region:
+        if divides_by_count(node, program.repository) and _is_of_losses(node, module) and _by_towers(node, program):
             return node
     return None
+
+
+def _is_of_losses(node: ast.AST, module: Module) -> bool:
+    """Whether a loss or a gradient is divided, by the names in it, of what it is given to and of the function."""
+    words = re.compile(rf"grad|{LOSS_WORDS.pattern}", re.IGNORECASE)
+    above = [
+        source_of(each, 300) for each in list(module.ancestors(node))[:3] if isinstance(each, ast.Assign | ast.Return)
+    ]
+    # What is computed of a shape on the way to a loss is a number, and no loss.
+    if any(
+        isinstance(each, ast.Call) and chain(each.func) in ("int", "len", "range") for each in module.ancestors(node)
+    ):
+        return False
+    function = module.within.get(node)
+    return bool(words.search(" ".join([source_of(node, 300), *above, function.name if function else ""])))
+
+
+def _by_towers(node: ast.AST, program: Program) -> bool:
+    """Whether a number that divides is that of the towers: one that is written out is where there are as many."""
+    by = getattr(node, "right", getattr(node, "value", None))
+    if not isinstance(node, ast.BinOp | ast.AugAssign) or not isinstance(by, ast.Constant):
+        return True
+    counted = count_of(program)
+    known = [
+        part.value
+        for part in program.repository.sources(counted, program.loop.module, 2)
+        if isinstance(part, ast.Constant)
+    ]
+    return by.value in known or not known
 
 
 def scope_name(program: Program) -> str:

@@ -1,6 +1,7 @@
 """Ways of libraries to spread training over devices, named for what they are."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -40,6 +41,9 @@ _DEPLOY = Way(
     "clone only.",
 )
 _HOROVOD = Way("Horovod", "A process for each GPU whose gradients are averaged: DDP's own layout, without towers.")
+_MPI = Way(
+    "MPI", "A process for each GPU or machine whose gradients are added up by Allreduce: DDP's own layout. It averages."
+)
 _TENSORPACK = Way(
     "tensorpack trainer", "Towers that tensorpack builds; gradients are averaged, or summed by its options."
 )
@@ -55,8 +59,9 @@ _COLLECTIVE = Way(
     "MultiWorkerMirroredStrategy",
     "A process for each machine; gradients are summed over all of them: divide by the global batch.",
 )
+ESTIMATOR = "tf.estimator"
 _ESTIMATOR = Way(
-    "tf.estimator", "The Estimator has the training loop; towers, where there are any, are built by its model_fn."
+    ESTIMATOR, "The Estimator has the training loop; towers, where there are any, are built by its model_fn."
 )
 LIBRARY_WAYS: Mapping[str, Way] = {
     "MirroredStrategy": _MIRRORED,
@@ -117,11 +122,11 @@ WHOLE = {
 def library_towers(repository: Repository) -> Iterator[Towers]:
     """Yields a place for each way and function, by module and line."""
     for module in repository.modules:
+        if is_test(module):
+            continue
         for function in module.functions:
             uses = [Use(call, module, module.resolved(call.func)) for call in function.calls]
-            known = [
-                (use, way) for use in uses if (way := WHOLE.get(use.name) or LIBRARY_WAYS.get(use.last)) is not None
-            ]
+            known = [(use, way) for use in uses if (way := _way(use)) is not None]
             for kind in dict.fromkeys(way.kind for _, way in known):
                 use, way = min((each for each in known if each[1].kind == kind), key=lambda each: _rank(each[0]))
                 facts = (Fact("what it is", way.meaning), Fact("call", source_of(use.call)))
@@ -131,6 +136,38 @@ def library_towers(repository: Repository) -> Iterator[Towers]:
                     words = f"{kind}, by which nothing is trained here: only {', '.join(sorted(set().union(*called)))}"
                     facts = (Fact("what it is", words), facts[1])
                 yield Towers(EVALUATION if all(called) else kind, place_of(use.call, module), function.name, facts)
+
+
+def _way(use: Use) -> Way | None:
+    if use.last in ("Allreduce", "allreduce", "Iallreduce") and any(
+        name.partition(".")[0] == "mpi4py" for name in use.module.imports.values()
+    ):
+        # Of anything else, a loss or an accuracy is reported.
+        function = use.module.within.get(use.call)
+        text = f"{source_of(use.call, 200)} {function.name if function else ''}"
+        return _MPI if re.search("grad", text, re.IGNORECASE) else None
+    if use.last == "replica_device_setter" and not _has_servers(use):
+        return None
+    return WHOLE.get(use.name) or LIBRARY_WAYS.get(use.last)
+
+
+def _has_servers(use: Use) -> bool:
+    """Whether a `replica_device_setter` places variables on servers: on a device of the same process it only places them."""
+    if any(key.arg is None for key in use.call.keywords):
+        return True
+    cluster = use.argument("cluster", 4)
+    if cluster is not None and source_of(cluster) != "None":
+        return True
+    tasks = use.argument("ps_tasks", 0)
+    if tasks is None or source_of(tasks) == "0":
+        return False
+    device = use.argument("ps_device", 1)
+    return not (isinstance(device, ast.Constant) and isinstance(device.value, str) and "job" not in device.value)
+
+
+def is_test(module: Module) -> bool:
+    """Whether a module is one of unit tests: what it builds is looked at, and nothing is trained by it."""
+    return any(base.rpartition(".")[2] == "TestCase" for bases in module.classes.values() for base in bases)
 
 
 def _evaluated_by(call: ast.Call, module: Module) -> set[str]:
@@ -148,7 +185,8 @@ def _evaluated_by(call: ast.Call, module: Module) -> set[str]:
             if not isinstance(above, ast.Attribute):
                 return set()
             methods.add(above.attr)
-    return methods if methods <= EVALUATING and methods & {"predict", "evaluate"} else set()
+    idle = {"predict", "evaluate", "export_savedmodel", "export_saved_model"}
+    return methods if methods <= EVALUATING and methods & idle else set()
 
 
 def _rank(use: Use) -> int:

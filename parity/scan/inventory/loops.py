@@ -120,7 +120,9 @@ def _dependent(names: set[str], nodes: Sequence[ast.AST], module: Module) -> set
     names = set(names)
     for _ in range(2):  # what is made of what is made
         for each in nodes:
-            if isinstance(each, ast.Assign) and _mentions(each.value, names, module):
+            if isinstance(each, ast.AugAssign) and isinstance(each.value, ast.Constant):
+                names |= names_in(each.target)  # a counter: `i += 1`
+            elif isinstance(each, ast.Assign) and _mentions(each.value, names, module):
                 for target in each.targets:
                     names |= names_in(target)
     return names

@@ -144,7 +144,31 @@ class Program:
                 functions[repository.homes[node]] = None
         if loop.function.owner:
             functions |= dict.fromkeys(each for each in loop.module.functions if each.owner == loop.function.owner)
-        return [each for each in functions if self._is_related(each.module)]
+        return [each for each in functions if self._is_related(each.module) and each not in self._instead]
+
+    @cached_property
+    def _instead(self) -> set[Function]:
+        """Functions that a caller calls in the other branch of the `if` that leads to the loop: one GPU, or many."""
+        loop, repository = self.loop, self.repository
+        instead: set[Function] = set()
+        for caller in callers(loop.function, repository):
+            for call in caller.calls:
+                if loop.function not in repository.callees(call, caller.module):
+                    continue
+                below: ast.AST = call
+                for each in caller.module.ancestors(call):
+                    if isinstance(each, ast.If) and below is not each.test:
+                        other = each.orelse if below in each.body else each.body
+                        instead |= set(self._called(other, caller.module))
+                    below = each
+        if not instead:
+            return instead
+        return instead - set(self._called(loop.function.body, loop.module)) - {loop.function}
+
+    def _called(self, nodes: Sequence[ast.stmt], module: Module) -> Iterator[Function]:
+        for node, of in self.repository.reached(nodes, module, 3):
+            if isinstance(node, ast.Call):
+                yield from self.repository.callees(node, of)
 
     def _is_related(self, module: Module) -> bool:
         """Whether a module imports the loop's or is imported by it: methods of one name may be of another program."""

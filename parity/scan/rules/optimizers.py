@@ -14,14 +14,21 @@ from parity.scan.rules.rule import Hit, Rule, block_of, linked, uses_in
 
 OTHER_RULES = {
     "RMSPropOptimizer": "epsilon stands inside of the root and averages of squares begin at 1",
-    "AdagradOptimizer": "accumulators begin at 0.1 and there is no epsilon",
-    "AdadeltaOptimizer": "the rate is 0.001 and epsilon 1e-8 unless they are given, in torch 1 and 1e-6",
     "FtrlOptimizer": "torch has no such optimizer",
     "ProximalAdagradOptimizer": "torch has no such optimizer",
     "AdagradDAOptimizer": "torch has no such optimizer",
     "LazyAdamOptimizer": "moments of rows that were not looked up stay as they are",
     "NadamOptimizer": "its schedule of momentum is not that of torch",
     "AdaMaxOptimizer": "epsilon is added to the norm, and not in its maximum",
+}
+# Of those whose formula is torch's: the arguments that decide, their places, and what holds where one is not given.
+DEFAULTS = {
+    "AdagradOptimizer": ((("initial_accumulator_value", 1), "accumulators begin at 0.1"),),
+    "AdadeltaOptimizer": (
+        (("learning_rate", 0), "the rate is 0.001, in torch 1"),
+        (("rho", 1), "rho is 0.95, in torch 0.9"),
+        (("epsilon", 2), "epsilon is 1e-8, in torch 1e-6"),
+    ),
 }
 STEP_WORDS = re.compile(r"global_?step|(^|\.)(_?g?step|gstep|train_step)$", re.IGNORECASE)
 
@@ -38,11 +45,17 @@ def _adam(code: Code) -> Iterator[Hit]:
 def _others(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         for use in optimizers(program):
-            said = all(use.argument(name, place) for place, name in enumerate(("learning_rate", "rho", "epsilon")))
-            if use.last == "AdadeltaOptimizer" and said:
+            if not use.name.startswith("tf."):
                 continue
-            if use.last in OTHER_RULES and use.name.startswith("tf."):
+            if use.last in OTHER_RULES:
                 yield Hit(use.call, use.module, f"{source_of(use.call)}: {OTHER_RULES[use.last]}")
+            lacking = [text for argument, text in DEFAULTS.get(use.last, ()) if use.argument(*argument) is None]
+            if use.last == "AdagradOptimizer":
+                # Without an epsilon nothing differs but where an accumulator is nearly 0: torch's is 1e-10.
+                lacking.append("there is no epsilon")
+            if lacking and not any(key.arg is None for key in use.call.keywords):
+                text = f"{source_of(use.call)}: {' and '.join(lacking)}"
+                yield Hit(use.call, use.module, text, lacking != ["there is no epsilon"])
 
 
 def _applies(functions: list[Function]) -> list[Use]:
@@ -68,7 +81,8 @@ def _twice(code: Code) -> Iterator[Hit]:
             for call in function.calls:
                 if _counts_step(call, function) and not _takes_its_place(call, counted, function):
                     text = f"{source_of(call)} counts a step that {source_of(counted[0].call)} counts as well"
-                    yield Hit(call, function.module, text)
+                    read = _is_read(_counted_by(call), program)
+                    yield Hit(call, function.module, text if read else f"{text}; no schedule here reads it", read)
 
 
 def _counts_step(call: ast.Call, function: Function) -> bool:
@@ -83,19 +97,41 @@ def _counts_step(call: ast.Call, function: Function) -> bool:
     return False
 
 
+def _counted_by(call: ast.Call) -> str:
+    """Returns the step that a call counts, as source."""
+    if chain(call.func) in ("tf.assign_add", "tf.assign") or not isinstance(call.func, ast.Attribute):
+        return source_of(call.args[0])
+    return source_of(call.func.value)
+
+
+def _is_read(step: str, program: Program) -> bool:
+    """Whether a schedule, or what the optimizer is given, is computed from a step."""
+    read = [
+        part
+        for use in uses_in(linked(program))
+        if use.last in SCHEDULES or use.last == "ExponentialMovingAverage"
+        for part in [*use.call.args, *(key.value for key in use.call.keywords)]
+    ]
+    read += [each for use in optimizers(program) if (each := use.argument("learning_rate", 0)) is not None]
+    names = {
+        chain(part)
+        for each in read
+        for function in [program.repository.homes.get(each)]
+        if function is not None
+        for part in program.repository.sources(each, function.module, 3)
+        if isinstance(part, ast.Name | ast.Attribute)
+    }
+    # A step that is looked up where it is read may be this one by another name.
+    return step in names or any(name.endswith(("get_global_step", "get_or_create_global_step")) for name in names)
+
+
 def _is_one(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == 1
 
 
 def _takes_its_place(call: ast.Call, counted: list[Use], function: Function) -> bool:
     """Whether the counting is of another step, or in a branch, or function, that the update is not in."""
-    target = (
-        source_of(call.func.value)
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "assign_add"
-        else source_of(call.args[0])
-    )
-    if chain(call.func) in ("tf.assign_add", "tf.assign"):
-        target = source_of(call.args[0])
+    target = _counted_by(call)
     for use in counted:
         step = step_of(use)
         same = step is not None and source_of(step) == target
@@ -212,7 +248,7 @@ def _by_hand(code: Code) -> Iterator[Hit]:
 def _ungated(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         for use in program.uses:
-            if use.name == "tf.gradients" and program.is_in_towers(use.call):
+            if use.name == "tf.gradients" and program.is_in_towers(use.call) and _of_variables(use, program):
                 gate = use.argument("gate_gradients")
                 if gate is None or (isinstance(gate, ast.Constant) and not gate.value):
                     yield Hit(
@@ -220,6 +256,15 @@ def _ungated(code: Code) -> Iterator[Hit]:
                         use.module,
                         "gradients of one variable may be applied before those of others are computed",
                     )
+
+
+def _of_variables(use: Use, program: Program) -> bool:
+    """Whether gradients are those of variables: of inputs, as in a penalty, none is applied to what they are read from."""
+    given = use.argument("xs", 1)
+    if given is None:
+        return False
+    parts = [source_of(part) for part in program.repository.sources(given, use.module, 3)]
+    return any(re.search(r"var|param|weight|theta|tvars", part, re.IGNORECASE) for part in parts)
 
 
 OPTIMIZER_RULES = (
@@ -251,7 +296,8 @@ OPTIMIZER_RULES = (
         "step-counted-twice",
         Severity.WARNING,
         "the global step is counted twice",
-        "An update counts the global step, and an op of its own counts it too: schedules go twice as fast.",
+        "An update counts the global step, and an op of its own counts it too: schedules go twice as fast. Where none that "
+        "is seen reads it, a note.",
         "A scheduler's `step()` once for each update is half as fast.",
         "Call `scheduler.step()` as often, or halve its steps.",
         _twice,

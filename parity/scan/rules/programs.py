@@ -190,7 +190,7 @@ def _written_between(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         for function in linked(program):
             for call in function.calls:
-                if not _is_session_run(call) or not call.args or not _in_a_loop(call, function):
+                if not _is_session_run(call) or not call.args or not _in_a_training_loop(call, function, program):
                     continue
                 for each in ast.walk(call.args[0]):
                     if isinstance(each, ast.Call) and _assigns(each, function.module):
@@ -198,8 +198,34 @@ def _written_between(code: Code) -> Iterator[Hit]:
                         break
 
 
-def _in_a_loop(node: ast.AST, function: Function) -> bool:
-    return any(isinstance(each, ast.For | ast.While) for each in function.module.ancestors(node))
+def _in_a_training_loop(node: ast.Call, function: Function, program: Program) -> bool:
+    """Whether a loop around a call, or around what calls its function, trains: one over variables before it does not."""
+    places: list[tuple[ast.AST, Module]] = [(node, function.module)]
+    if function.name:
+        calls = program.repository.calls_of(function.name)
+        places += [(call, of) for call, of in calls if function in program.repository.callees(call, of)]
+    return any(
+        isinstance(each, ast.For | ast.While) and _has_training(each, node, of, program)
+        for place, of in places
+        for each in of.ancestors(place)
+    )
+
+
+def _has_training(loop: ast.For | ast.While, node: ast.Call, module: Module, program: Program) -> bool:
+    return any(
+        isinstance(each, ast.Call) and each is not node and _runs_training(each)
+        for each, _ in program.repository.reached(loop.body, module, 2)
+    )
+
+
+def _runs_training(call: ast.Call) -> bool:
+    """Whether a call runs a training op, by a session or by a method of a name that says so."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr == "run":
+        # What a batch is fed to, by whatever name the op is fetched.
+        return bool(_trained(call)) or len(call.args) > 1 or any(key.arg == "feed_dict" for key in call.keywords)
+    return call.func.attr in ("train_step", "train_on_batch")
 
 
 def _assigns(call: ast.Call, module: Module) -> bool:

@@ -17,11 +17,13 @@ class Hit(NamedTuple):
       node: where.
       module: in which.
       message: what the code does there, in one sentence with its names.
+      decided: whether the source decides it there; a note where it does not, whatever the rule's level.
     """
 
     node: ast.AST
     module: Module
     message: str
+    decided: bool = True
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Rule:
     Attributes:
       id: stable, e.g. "TP101".
       name: in words with hyphens, e.g. "gradients-summed".
-      severity: of its findings.
+      severity: of its findings, but for those that the source does not decide: they are notes.
       title: what the code does, in a few words.
       does: the same in sentences, with what it leads to in TensorFlow.
       under_ddp: what it means for a port to DistributedDataParallel.
@@ -68,12 +70,12 @@ def uses_in(functions: Iterable[Function]) -> Iterator[Use]:
 
 
 def each_once(hits: Iterable[Hit]) -> Iterator[Hit]:
-    """Yields hits, one for each node."""
-    seen: set[ast.AST] = set()
+    """Yields hits, one for each node: what is decided in one program before what is not in another."""
+    by_node: dict[ast.AST, Hit] = {}
     for hit in hits:
-        if hit.node not in seen:
-            seen.add(hit.node)
-            yield hit
+        if hit.node not in by_node or (hit.decided and not by_node[hit.node].decided):
+            by_node[hit.node] = hit
+    yield from by_node.values()
 
 
 def statement_of(node: ast.AST, module: Module) -> ast.AST:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from parity.scan.inventory.facts import shard_of
 from parity.scan.inventory.loops import TowerLoop
-from parity.scan.inventory.program import Code
+from parity.scan.inventory.program import Code, Program
+from parity.scan.model.imports import imported_modules
 from parity.scan.model.repository import source_of
 from parity.scan.result import SERIAL, TOWERS, Severity
 from parity.scan.rules.rule import Hit, Rule
@@ -59,14 +60,39 @@ def _same(code: Code) -> Iterator[Hit]:
             yield Hit(program.loop.node, program.loop.module, text)
 
 
+PRODUCERS = frozenset(
+    ["string_input_producer", "slice_input_producer", "input_producer", "range_input_producer", "limit_epochs"]
+)
+
+
+def _ends(code: Code, program: Program) -> bool | None:
+    """Whether the queues of a program end; None where nothing shows what fills them."""
+    modules = imported_modules(program.loop.module, code.repository)
+    given = [
+        next((key.value for key in call.keywords if key.arg == "num_epochs"), None)
+        for module in modules
+        for function in module.functions
+        for call in function.calls
+        if module.resolved(call.func).rpartition(".")[2] in PRODUCERS
+    ]
+    # The second place of limit_epochs and of slice_input_producer is the number of epochs too, and is seldom used.
+    ends = [each for each in given if each is not None and source_of(each) != "None"]
+    return None if not given else bool(ends)
+
+
 def _uneven(code: Code) -> Iterator[Hit]:
     for program in code.programs:
+        ends = _ends(code, program)
+        if ends is False:
+            # A queue that never ends has no last batch.
+            continue
         for use in program.linked_uses:
             smaller = use.argument("allow_smaller_final_batch")
             if isinstance(smaller, ast.Constant) and smaller.value is True:
                 cut = shard_of(program)
                 how = "cut into towers" if cut and "split" in cut[0] else "given to the towers"
-                yield Hit(smaller, use.module, f"the last batch may be smaller, and is {how} all the same")
+                text = f"the last batch may be smaller, and is {how} all the same"
+                yield Hit(smaller, use.module, text, bool(ends))
 
 
 def _without_effect(code: Code) -> Iterator[Hit]:
@@ -117,7 +143,8 @@ SHARD_RULES = (
         "the last batch may not divide by the number of towers",
         "Batches are made with `allow_smaller_final_batch=True`. `tf.split` raises where such a batch does not "
         "divide, and towers "
-        "that take batches of their own average the mean of few examples with the mean of many.",
+        "that take batches of their own average the mean of few examples with the mean of many. Only a queue that ends "
+        "(`num_epochs=...`) has a last batch: a note where the source does not show what fills it.",
         "A DistributedSampler repeats examples, or drops them (`drop_last=True`): neither raises.",
         "`DistributedSampler(dataset, drop_last=True)` and `DataLoader(..., drop_last=True)`.",
         _uneven,

@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterator
 
 from parity.scan.inventory.facts import scoped, update_ops
+from parity.scan.inventory.norms import is_read_early, updates_of_towers
 from parity.scan.inventory.one_tower import of_first_tower
 from parity.scan.inventory.program import Code, Program, Use
 from parity.scan.model.imports import imported_modules
-from parity.scan.model.module import Function
+from parity.scan.model.module import Function, Module
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
@@ -17,9 +18,6 @@ from parity.scan.rules.rule import Hit, Rule, linked, statement_of
 NORMS = frozenset(["batch_norm", "batch_normalization", "BatchNormalization", "fused_batch_norm"])
 NORM_LAYERS = frozenset(
     ["slim.batch_norm", "tf.contrib.layers.batch_norm", "tf.layers.batch_normalization", "tf.layers.BatchNormalization"]
-)
-NORM_WORDS = re.compile(
-    r"batch_?norm\w*\s*\(|=\s*[\w.]+batch_norm\b|\bbn\w*\(|add_to_collections?\(.*UPDATE_OPS", re.IGNORECASE
 )
 # What runs the updates by itself.
 RUN_UPDATES = frozenset(
@@ -40,23 +38,23 @@ def _linked_updates(program: Program) -> list[Use]:
     return [use for use in update_ops(program) if use.module.within.get(use.call) in functions]
 
 
-def _normalises(program: Program) -> bool:
-    """Whether there is a batch norm, or anything that puts updates into the collection, in what a program imports."""
-    imported = imported_modules(program.loop.module, program.repository)
-    return any(NORM_WORDS.search(line) for module in imported for line in module.lines)
-
-
 def _all_towers(code: Code) -> Iterator[Hit]:
     for program in code.programs:
-        if not _normalises(program):
+        uses = _linked_updates(program)
+        puts = updates_of_towers(program) if uses else False
+        if puts is False:
             continue
-        for use in _linked_updates(program):
+        for use in uses:
             if scoped(use) or _others_collection(use) or of_first_tower(use.call, program.loop, use.module):
                 continue
-            if program.is_in_towers(use.call) and _under_condition(use, program):
+            if (program.is_in_towers(use.call) and _under_condition(use, program)) or is_read_early(use, program):
                 continue
             text = f"{source_of(use.call)} has the updates of all towers, which run in no order"
-            yield Hit(use.call, use.module, text)
+            if puts is None:
+                text = (
+                    f"{source_of(use.call)} has the updates of all towers, in no order, where their net puts any there"
+                )
+            yield Hit(use.call, use.module, text, puts is True)
 
 
 def _others_collection(use: Use) -> bool:
@@ -106,7 +104,11 @@ def _never(code: Code) -> Iterator[Hit]:
             continue
         for use in program.uses:
             if use.name in NORM_LAYERS and program.is_in_towers(use.call) and not _in_place(use) and _may_train(use):
-                yield Hit(use.call, use.module, "a batch norm whose updates are in UPDATE_OPS, which nothing here runs")
+                text = "a batch norm whose updates are in UPDATE_OPS, which nothing here runs"
+                decided = _reads_statistics(use, program)
+                if not decided:
+                    text += "; nothing here normalises by the moving statistics either"
+                yield Hit(use.call, use.module, text, decided)
 
 
 def _may_train(use: Use) -> bool:
@@ -115,6 +117,32 @@ def _may_train(use: Use) -> bool:
         # Not training unless it is said.
         return training is not None and not (isinstance(training, ast.Constant) and not training.value)
     return not (isinstance(training, ast.Constant) and training.value is False)
+
+
+def _reads_statistics(use: Use, program: Program) -> bool:
+    """Whether a batch norm is also built for evaluation: its training flag is no True of the source's own."""
+    training = use.argument("is_training") or use.argument("training")
+    if training is not None:
+        return not (isinstance(training, ast.Constant) and training.value is True)
+    # Of slim's, True unless a scope says otherwise.
+    return any(
+        module.resolved(call.func).endswith("arg_scope")
+        and "batch_norm" in source_of(call.args[0] if call.args else None, 300)
+        and any(
+            (keyword.arg == "is_training" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value))
+            or (keyword.arg is None and "is_training" in _parts(keyword.value, module, program))
+            for keyword in call.keywords
+        )
+        for module in imported_modules(program.loop.module, program.repository)
+        for function in module.functions
+        for call in function.calls
+    ) or any(keyword.arg is None for keyword in use.call.keywords)
+
+
+def _parts(node: ast.expr, module: Module, program: Program) -> str:
+    return " ".join(
+        str(part.value) for part in program.repository.sources(node, module, 3) if isinstance(part, ast.Constant)
+    )
 
 
 def _in_place(use: Use) -> bool:
@@ -241,6 +269,7 @@ def _counters(code: Code) -> Iterator[Hit]:
                 if not any(
                     isinstance(each.value, ast.Call)
                     and function.module.resolved(each.value.func) in ("tf.Variable", "tf.get_variable")
+                    and not _of_each_variable(each.by, function)
                     for each in given
                 ):
                     continue
@@ -251,14 +280,26 @@ def _counters(code: Code) -> Iterator[Hit]:
                     )
 
 
+def _of_each_variable(node: ast.AST, function: Function) -> bool:
+    """Whether something is made in a loop: a slot of each variable is read by its own update alone."""
+    return any(isinstance(each, ast.For | ast.While) for each in function.module.ancestors(node))
+
+
 def _counts(call: ast.Call, name: str) -> bool:
+    """Whether a call makes of a variable's value its next one."""
     if (
         isinstance(call.func, ast.Attribute)
         and call.func.attr in ("assign", "assign_add")
         and chain(call.func.value) == name
     ):
-        return call.func.attr == "assign_add" or name in source_of(call.args[0] if call.args else None)
-    return chain(call.func) in ("tf.assign", "tf.assign_add") and bool(call.args) and chain(call.args[0]) == name
+        return call.func.attr == "assign_add" or (bool(call.args) and _mentions(call.args[0], name))
+    if chain(call.func) not in ("tf.assign", "tf.assign_add") or not call.args or chain(call.args[0]) != name:
+        return False
+    return chain(call.func) == "tf.assign_add" or (len(call.args) > 1 and _mentions(call.args[1], name))
+
+
+def _mentions(node: ast.AST, name: str) -> bool:
+    return any(isinstance(each, ast.Name | ast.Attribute) and chain(each) == name for each in ast.walk(node))
 
 
 def _read_in_an_update(function: Function, name: str, writes: list[ast.Call]) -> bool:
@@ -297,7 +338,7 @@ STATE_RULES = (
         Severity.WARNING,
         "the moving statistics are updated by all towers, in no order",
         "`UPDATE_OPS` is taken without a scope: it has an update for each tower, of the same variables, in no "
-        "order. The decay is "
+        "order. A note where the source does not show that the towers' net puts any there. The decay is "
         "applied up to N times in a step, and which results stay is chance (five results in six runs, measured on "
         "four towers).",
         "Each rank has its own buffers, and DDP sends rank 0's to the others before each forward pass: those of the "
@@ -329,8 +370,8 @@ STATE_RULES = (
         Severity.WARNING,
         "the moving statistics are never updated",
         "A batch norm leaves its updates in `UPDATE_OPS`, and nothing in this code runs them: evaluation normalises "
-        "by the first "
-        "values, mean 0 and variance 1.",
+        "by the first values, mean 0 and variance 1. Where training is on wherever the norm is built, what evaluates "
+        "normalises by its own batch: a note.",
         "`nn.BatchNorm2d` updates its statistics in each forward pass in training: evaluation is another.",
         "`nn.BatchNorm2d(channels, momentum=0.0)` keeps them as they are; most want them updated, and evaluate "
         "otherwise then.",
