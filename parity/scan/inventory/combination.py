@@ -335,9 +335,14 @@ def _of_losses(loop: TowerLoop, scope: Sequence[Function], repository: Repositor
     reached = [each for function in scope for each, _ in repository.reached(function.body, function.module, 3)]
     if not any(isinstance(each, ast.Call) and _differentiates(each) for each in reached):
         return None
+    vector = _of_a_vector(loop, scope, repository)
+    if vector is not None:
+        return vector
     for function in scope:
         for call in function.calls:
             if function is loop.function and _line(call) < _line(loop.node):
+                continue
+            if _is_summary(call, function):
                 continue
             name = function.module.resolved(call.func)
             if name not in CALLS_OF_MEANS | {"tf.add_n", "tf.accumulate_n", "tf.reduce_sum"} or not call.args:
@@ -355,6 +360,41 @@ def _of_losses(loop: TowerLoop, scope: Sequence[Function], repository: Repositor
             kind = "mean of the losses" if divided is not None else "sum of the losses"
             return Combiner(kind, call, function.module, function, divided)
     return None
+
+
+def _is_summary(call: ast.Call, function: Function) -> bool:
+    """Whether something is computed for a summary or a log only: nobody differentiates it."""
+    return any(
+        isinstance(each, ast.Call)
+        and function.module.resolved(each.func).startswith(("tf.summary.", "tf.Print", "print"))
+        for each in function.module.ancestors(call)
+    )
+
+
+def _of_a_vector(loop: TowerLoop, scope: Sequence[Function], repository: Repository) -> Combiner | None:
+    """A vector of the towers' losses that is differentiated as it is: the gradient is that of their sum."""
+    for function in scope:
+        for call in function.calls:
+            loss = call.args[0] if _differentiates(call) and call.args else None
+            if not isinstance(loss, ast.Name):
+                continue
+            given = [each.value for each in function.assigned.get(loss.id, ())]
+            if given and all(_joins(each, loop, function, repository) for each in given):
+                return Combiner("sum of the losses", call, function.module, function)
+    return None
+
+
+def _joins(node: ast.expr, loop: TowerLoop, function: Function, repository: Repository) -> bool:
+    """Whether an expression puts what the towers give one after the other, by itself or in the function with the loop."""
+    if not isinstance(node, ast.Call):
+        return False
+    if function.module.resolved(node.func) in ("tf.concat", "tf.stack"):
+        given = [*node.args, *(key.value for key in node.keywords)]
+        return function is loop.function and any(_made_in_loop(each, loop) for each in given)
+    if loop.function not in repository.callees(node, function.module):
+        return False
+    returned = [each.value for each in loop.function.nodes if isinstance(each, ast.Return) and each.value is not None]
+    return bool(returned) and all(_joins(each, loop, loop.function, repository) for each in returned)
 
 
 def _is_divided(node: ast.AST) -> bool:

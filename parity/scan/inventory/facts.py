@@ -442,38 +442,40 @@ def _inputs(program: Program) -> Iterator[Fact]:
 def scales_losses(program: Program) -> ast.AST | None:
     """Returns where the towers' losses, or their gradients, are divided by the number of towers."""
     for node, module in program.loop.region:
-        if divides_by_count(node, program.repository) and _is_of_losses(node, module) and _by_towers(node, program):
+        if divides_by_towers(node, program) and _is_of_losses(node, module):
             return node
     return None
+
+
+def divides_by_towers(node: ast.AST, program: Program) -> bool:
+    """Whether something is divided by the number of a program's towers.
+
+    A number that is written out is that of the towers where there are as many of them, and a number that is made of a
+    shape, as `int(channels / 3)`, never is.
+    """
+    if not divides_by_count(node, program.repository):
+        return False
+    function = program.repository.homes.get(node)
+    if function is not None and any(
+        isinstance(each, ast.Call) and chain(each.func) in ("int", "len", "range")
+        for each in function.module.ancestors(node)
+    ):
+        return False
+    by = getattr(node, "right", getattr(node, "value", None))
+    if not isinstance(node, ast.BinOp | ast.AugAssign) or not isinstance(by, ast.Constant):
+        return True
+    parts = program.repository.sources(count_of(program), program.loop.module, 2)
+    known = [part.value for part in parts if isinstance(part, ast.Constant)]
+    return by.value in known or not known
 
 
 def _is_of_losses(node: ast.AST, module: Module) -> bool:
     """Whether a loss or a gradient is divided, by the names in it, of what it is given to and of the function."""
     words = re.compile(rf"grad|{LOSS_WORDS.pattern}", re.IGNORECASE)
-    above = [
-        source_of(each, 300) for each in list(module.ancestors(node))[:3] if isinstance(each, ast.Assign | ast.Return)
-    ]
-    # What is computed of a shape on the way to a loss is a number, and no loss.
-    if any(
-        isinstance(each, ast.Call) and chain(each.func) in ("int", "len", "range") for each in module.ancestors(node)
-    ):
-        return False
+    around = [each for each in list(module.ancestors(node))[:3] if isinstance(each, ast.Assign | ast.Return)]
     function = module.within.get(node)
-    return bool(words.search(" ".join([source_of(node, 300), *above, function.name if function else ""])))
-
-
-def _by_towers(node: ast.AST, program: Program) -> bool:
-    """Whether a number that divides is that of the towers: one that is written out is where there are as many."""
-    by = getattr(node, "right", getattr(node, "value", None))
-    if not isinstance(node, ast.BinOp | ast.AugAssign) or not isinstance(by, ast.Constant):
-        return True
-    counted = count_of(program)
-    known = [
-        part.value
-        for part in program.repository.sources(counted, program.loop.module, 2)
-        if isinstance(part, ast.Constant)
-    ]
-    return by.value in known or not known
+    texts = [source_of(each, 300) for each in (node, *around)]
+    return bool(words.search(" ".join([*texts, function.name if function else ""])))
 
 
 def scope_name(program: Program) -> str:

@@ -17,6 +17,9 @@ MODEL_WORDS = re.compile(
     r"model|infer|net|loss|forward|build|tower|logits|predict|graph|generator|discriminator|fn", re.I
 )
 EVALUATION_WORDS = re.compile(r"(^|_)(eval|evaluat\w*|test|testing|valid\w*)($|_)", re.IGNORECASE)
+IDLE_WORDS = re.compile(
+    r"(^|_)(eval|evaluat\w*|test|testing|valid\w*|sampl\w*|decode\w*|predict\w*)($|_)", re.IGNORECASE
+)
 TRAINING_FLAGS = frozenset(["is_train", "is_training", "train", "training", "train_mode", "is_train_mode"])
 LAYER_WORDS = re.compile(r"layer|block|cell|stage|depth", re.IGNORECASE)
 GRADIENT_CALLS = frozenset(
@@ -236,6 +239,8 @@ def _kind(found: TowerLoop, own: Sequence[ast.AST], over: str, repository: Repos
     here = {found.module.resolved(each.func).rpartition(".")[2] for each in own if isinstance(each, ast.Call)}
     gradient = bool(last & GRADIENT_CALLS)
     loss = _has_loss(found)
+    if _collects_for_evaluation(own) and _is_beside_another(found):
+        return EVALUATION
     if "run" in here and _session_runs(own, found.module) and not gradient:
         # A session that runs in there runs where its graph says, whatever device the block names.
         return (
@@ -264,6 +269,40 @@ def _kind(found: TowerLoop, own: Sequence[ast.AST], over: str, repository: Repos
     if towers_like and model and _collects(own) and any(_is_model(name) for name in names):
         return EVALUATION
     return None
+
+
+def _collected(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """Yields the lists that a loop fills, with what each is given."""
+    for each in nodes:
+        if (
+            isinstance(each, ast.Call)
+            and isinstance(each.func, ast.Attribute)
+            and each.func.attr == "append"
+            and each.args
+        ):
+            yield chain(each.func.value).rpartition(".")[2], each.args[0]
+
+
+def _collects_for_evaluation(nodes: Sequence[ast.AST]) -> bool:
+    """Whether all that a loop collects is for evaluation or samples, by its name or by what it is made by."""
+    collected = list(_collected(nodes))
+    return bool(collected) and all(
+        IDLE_WORDS.search(name)
+        or (isinstance(value, ast.Call) and IDLE_WORDS.search(chain(value.func).rpartition(".")[2]))
+        for name, value in collected
+    )
+
+
+def _is_beside_another(found: TowerLoop) -> bool:
+    """Whether another loop of the function collects something for training."""
+    inside = set(found.module.inside(found.node))
+    around = set(found.module.ancestors(found.node))
+    return any(
+        isinstance(each, ast.For)
+        and each not in inside | around
+        and any(not IDLE_WORDS.search(name) for name, _ in _collected(found.module.inside(each)))
+        for each in found.function.nodes
+    )
 
 
 def _names_loss(nodes: Sequence[ast.AST]) -> bool:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from parity.scan.inventory.combination import Combiner, divides_by_count
-from parity.scan.inventory.facts import clips, optimizers, scales_losses
+from parity.scan.inventory.facts import clips, divides_by_towers, optimizers, scales_losses
 from parity.scan.inventory.program import Code, Program, Use
 from parity.scan.model.module import Function
 from parity.scan.model.names import chain
@@ -20,7 +20,7 @@ def is_plain_sum(program: Program) -> bool:
     if combiner is None or combiner.kind not in ("sum", "sum of the losses") or scales_losses(program) is not None:
         return False
     if any(
-        (divides_by_count(node, program.repository) or _is_reciprocal(node)) and not _is_reported(node, program)
+        (divides_by_towers(node, program) or _is_reciprocal(node)) and not _is_reported(node, program)
         for function in dict.fromkeys([combiner.function, program.loop.function, *linked(program)])
         for node in function.nodes
     ):
