@@ -335,7 +335,7 @@ def _of_losses(loop: TowerLoop, scope: Sequence[Function], repository: Repositor
     reached = [each for function in scope for each, _ in repository.reached(function.body, function.module, 3)]
     if not any(isinstance(each, ast.Call) and _differentiates(each) for each in reached):
         return None
-    vector = _of_a_vector(loop, scope, repository)
+    vector = next(_vectors(loop, scope, repository), None)
     if vector is not None:
         return vector
     for function in scope:
@@ -371,8 +371,12 @@ def _is_summary(call: ast.Call, function: Function) -> bool:
     )
 
 
-def _of_a_vector(loop: TowerLoop, scope: Sequence[Function], repository: Repository) -> Combiner | None:
-    """A vector of the towers' losses that is differentiated as it is: the gradient is that of their sum."""
+def vectors_of(loop: TowerLoop, repository: Repository) -> list[Combiner]:
+    """Returns where a vector of the towers' losses is differentiated as it is: the gradient is that of their sum."""
+    return list(_vectors(loop, [loop.function, *callers(loop.function, repository)], repository))
+
+
+def _vectors(loop: TowerLoop, scope: Sequence[Function], repository: Repository) -> Iterator[Combiner]:
     for function in scope:
         for call in function.calls:
             loss = call.args[0] if _differentiates(call) and call.args else None
@@ -380,8 +384,14 @@ def _of_a_vector(loop: TowerLoop, scope: Sequence[Function], repository: Reposit
                 continue
             given = [each.value for each in function.assigned.get(loss.id, ())]
             if given and all(_joins(each, loop, function, repository) for each in given):
-                return Combiner("sum of the losses", call, function.module, function)
-    return None
+                yield Combiner("sum of the losses", call, function.module, function)
+
+
+def is_of_a_vector(combiner: Combiner) -> bool:
+    """Whether a vector of losses is differentiated as it is."""
+    return (
+        combiner.kind == "sum of the losses" and isinstance(combiner.node, ast.Call) and _differentiates(combiner.node)
+    )
 
 
 def _joins(node: ast.expr, loop: TowerLoop, function: Function, repository: Repository) -> bool:

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from parity.scan.inventory.combination import Combiner, divides_by_count
+from parity.scan.inventory.combination import Combiner, divides_by_count, is_of_a_vector, vectors_of
 from parity.scan.inventory.facts import clips, divides_by_towers, optimizers, scales_losses
 from parity.scan.inventory.program import Code, Program, Use
 from parity.scan.model.module import Function
@@ -34,7 +34,9 @@ def is_plain_sum(program: Program) -> bool:
 
 def _is_reported(node: ast.AST, program: Program) -> bool:
     """Whether what is divided, behind the towers, is a loss or a metric that is looked at, where gradients are added up."""
-    if program.combiner is None or program.combiner.kind != "sum" or program.is_in_towers(node):
+    combiner = program.combiner
+    # A vector that is minimised is not divided by what is computed of the losses for a report.
+    if combiner is None or not (combiner.kind == "sum" or is_of_a_vector(combiner)) or program.is_in_towers(node):
         return False
     return isinstance(node, ast.BinOp) and bool(re.search("loss|cost|acc|error|metric", source_of(node.left), re.I))
 
@@ -56,6 +58,9 @@ def _sum(code: Code) -> Iterator[Hit]:
             what = "losses" if program.combiner.kind == "sum of the losses" else "gradients"
             text = f"the {what} of the towers are added up, and neither they nor the losses are divided by their number"
             yield Hit(program.combiner.node, program.combiner.module, text)
+            if is_of_a_vector(program.combiner):
+                # One function with the loop, and a script for each of its callers.
+                yield from (Hit(each.node, each.module, text) for each in vectors_of(program.loop, program.repository))
 
 
 def _scaled_sum(code: Code) -> Iterator[Hit]:

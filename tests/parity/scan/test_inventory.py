@@ -2,7 +2,7 @@
 
 import pytest
 
-from parity.scan.result import EVALUATION, SERIAL, TOWERS
+from parity.scan.result import EVALUATION, SERIAL, TOWERS, Severity
 from parity.scan.scan import scan
 
 HEAD = "import tensorflow as tf\n"
@@ -105,7 +105,20 @@ LIBRARIES = {
     "from keras.utils import multi_gpu_model\nm = multi_gpu_model(m, gpus=2)": "multi_gpu_model",
     "from deployment import model_deploy\nclones = model_deploy.create_clones(config, fn)": "slim model_deploy",
     "fn = tf.contrib.estimator.replicate_model_fn(model_fn)": "replicate_model_fn",
-    "estimator = tf.estimator.Estimator(model_fn)": "tf.estimator",
+    "from mpi4py import MPI\ncomm.Allreduce(flat_grads, total, op=MPI.SUM)": "MPI",
+    "with tf.device(tf.train.replica_device_setter(ps_tasks=FLAGS.ps_tasks)): pass": "parameter servers",
+}
+NO_LIBRARIES = {
+    "a setter that only places variables": "f = tf.train.replica_device_setter(1, '/cpu:0', worker_device='/gpu:0')",
+    "a setter without servers": "f = tf.train.replica_device_setter(worker_device=worker)",
+    "an accuracy of all processes": "from mpi4py import MPI\ncomm.Allreduce(accuracy, total, op=MPI.SUM)",
+    "no MPI": "network.allreduce(grads)",
+    "a unit test": """
+class CloneTest(tf.test.TestCase):
+    def test_clones(self):
+        clones = model_deploy.create_clones(config, model_fn)
+""",
+    "an Estimator on one device": "estimator = tf.estimator.Estimator(model_fn)\nestimator.train(inputs)",
 }
 
 
@@ -130,6 +143,94 @@ def test_what_is_no_tower_gives_nothing(tmp_path, form):
 def test_ways_of_libraries_are_named_for_what_they_are(tmp_path, call):
     (towers,) = scanned(tmp_path, call).towers
     assert towers.kind == LIBRARIES[call]
+
+
+@pytest.mark.parametrize("form", NO_LIBRARIES)
+def test_what_is_no_way_of_a_library_gives_nothing(tmp_path, form):
+    assert list(scanned(tmp_path, NO_LIBRARIES[form]).towers) == []
+
+
+BESIDE = """
+def main():
+    losses, {name} = [], []
+    for i in range(FLAGS.num_gpus):
+        with tf.device("/gpu:%d" % i):
+            losses.append(optimizer.compute_gradients(tf.nn.l2_loss(model(xs[i]))))
+    for i in range(FLAGS.num_gpus):
+        with tf.device("/gpu:%d" % i):
+            {name}.append({made})
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "made", "kind"),
+    [
+        ("images", "sample_from(loss_model(xs[i]))", EVALUATION),
+        ("eval_ops", "optimizer.compute_gradients(loss(xs[i]))", EVALUATION),
+        ("others", "optimizer.compute_gradients(loss(xs[i]))", TOWERS),
+    ],
+)
+def test_a_loop_that_only_collects_samples_beside_one_that_trains_does_not_train(tmp_path, name, made, kind):
+    source = "def sample_from(y):\n    return tf.layers.dense(y, 2)\n" + BESIDE.format(name=name, made=made)
+    assert [each.kind for each in scanned(tmp_path, source).towers] == [TOWERS, kind]
+
+
+@pytest.mark.parametrize(
+    ("cut", "used", "fact"),
+    [
+        ("", "x", "not decided from the source: record it"),
+        ("shards = tf.split(x, 2)", "shards[i]", "tf.split, tf.split(x, 2)"),
+        ("shards = tf.split(x, 2)\nnumber = 0", "shards[number]", "tf.split, tf.split(x, 2)"),
+    ],
+)
+def test_a_text_that_is_split_is_no_cut_of_the_batch_and_a_counter_is_a_number(tmp_path, cut, used, fact):
+    source = f"""
+gpus = FLAGS.gpus.split(",")
+{cut}
+for i in range(len(gpus)):
+    with tf.device("/gpu:%d" % i):
+        grads.append(optimizer.compute_gradients(tf.nn.l2_loss(tf.layers.dense({used}, 3))))
+        number += 1
+"""
+    (towers,) = scanned(tmp_path, source).towers
+    assert towers.fact("batch") == fact
+
+
+def test_a_vector_of_losses_that_is_minimised_is_their_sum_in_each_script(tmp_path):
+    (tmp_path / "parallel.py").write_text(
+        HEAD
+        + """
+def spread(fn, x):
+    losses = []
+    for i, shard in enumerate(tf.split(x, 2)):
+        with tf.device("/gpu:%d" % i):
+            losses.append(fn(shard))
+    return tf.concat(losses, axis=0)
+"""
+    )
+    for name, loss in (("a", "loss"), ("b", "loss"), ("c", "tf.reduce_mean(loss)")):
+        text = f"from parallel import spread\nloss = spread(model, x)\ntrain = optimizer.minimize({loss})\n"
+        (tmp_path / f"{name}.py").write_text(f"{HEAD}{text}tf.summary.scalar('loss', tf.reduce_mean(loss))\n")
+    result = scan([tmp_path])
+    summed = [each.place.path.rpartition("/")[2] for each in result.findings if each.rule == "TP101"]
+    assert summed == ["a.py", "b.py"]
+    assert result.towers[0].fact("combination") == "sum of the losses"
+
+
+def test_a_factory_that_does_not_mention_tensorflow_is_followed(tmp_path):
+    (tmp_path / "nets.py").write_text(
+        f"{HEAD}def net(x):\n    return tf.layers.batch_normalization(x, training=True)\n"
+    )
+    (tmp_path / "factory.py").write_text("from nets import net\n\ndef get(name):\n    return net(name)\n")
+    source = """
+from factory import get
+for i in range(FLAGS.num_gpus):
+    with tf.device("/gpu:%d" % i):
+        grads.append(optimizer.compute_gradients(tf.nn.l2_loss(get(xs[i]))))
+updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
+"""
+    found = [(each.rule, each.severity) for each in scanned(tmp_path, source).findings if each.rule == "TP301"]
+    assert found == [("TP301", Severity.WARNING)]
 
 
 def test_towers_that_only_evaluate_are_called_so(tmp_path):
@@ -175,8 +276,11 @@ def test_towers_that_say_that_they_do_not_train_are_for_evaluation(tmp_path, cal
     ],
 )
 def test_an_estimator_that_only_evaluates_or_predicts_is_called_so(tmp_path, behind, kind):
-    source = f"estimator = tf.estimator.Estimator(model_fn=model)\n{behind}\n"
-    assert [each.kind for each in scanned(tmp_path, source).towers] == [kind]
+    # It is said of an Estimator where something else spreads the training.
+    source = (
+        f"spread = tf.distribute.MirroredStrategy()\nestimator = tf.estimator.Estimator(model_fn=model)\n{behind}\n"
+    )
+    assert {each.kind for each in scanned(tmp_path, source).towers} == {"MirroredStrategy", kind}
 
 
 @pytest.mark.parametrize(

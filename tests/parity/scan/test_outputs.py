@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from parity.cli import main
 from parity.scan.output import annotations
@@ -146,6 +147,133 @@ def test_sarif_is_as_github_takes_it(script):
         assert each["fullDescription"]["text"]
         assert each["help"]["markdown"].startswith(f"# {each['id']}")
     assert run["invocations"][0]["executionSuccessful"]
+
+
+TEXT = {"type": "string", "minLength": 1}
+MESSAGE = {
+    "type": "object",
+    "properties": {"text": TEXT, "markdown": TEXT},
+    "required": ["text"],
+    "additionalProperties": False,
+}
+LEVEL = {"enum": ["none", "note", "warning", "error"]}
+NUMBER = {"type": "integer", "minimum": 1}
+
+
+def _object(required, **properties):
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+ARTIFACT = _object(
+    ["uri"], uri={**TEXT, "pattern": r"^[\x21-\x7e]+$", "not": {"pattern": r"%(?![0-9A-Fa-f]{2})"}}, uriBaseId=TEXT
+)
+REGION = _object(
+    ["startLine"],
+    startLine=NUMBER,
+    startColumn=NUMBER,
+    endLine=NUMBER,
+    endColumn=NUMBER,
+    snippet=_object(["text"], text={"type": "string"}),
+)
+LOCATION = _object(
+    ["physicalLocation"], physicalLocation=_object(["artifactLocation"], artifactLocation=ARTIFACT, region=REGION)
+)
+# Of SARIF 2.1.0 (sections 3.13 to 3.58 of the standard) what `parity scan` writes, with what GitHub requires of it:
+# no other names, a message and one location of each result, at most 20 tags, a precision that it knows.
+# The OASIS schema itself is not kept here, for its licence; logs of the scan had no error by it (draft 4, 2.1.0).
+SARIF = _object(
+    ["version", "$schema", "runs"],
+    **{"$schema": {**TEXT, "pattern": "sarif-2[.]1[.]0"}, "version": {"const": "2.1.0"}},
+    runs={
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 20,
+        "items": _object(
+            ["tool", "results"],
+            tool=_object(
+                ["driver"],
+                driver=_object(
+                    ["name", "rules"],
+                    name=TEXT,
+                    version=TEXT,
+                    semanticVersion={**TEXT, "pattern": r"^\d+[.]\d+[.]\d+"},
+                    informationUri={**TEXT, "pattern": "^[a-z]+:"},
+                    rules={
+                        "type": "array",
+                        "uniqueItems": True,
+                        "items": _object(
+                            ["id", "shortDescription", "fullDescription", "help"],
+                            id={**TEXT, "maxLength": 255},
+                            name={**TEXT, "maxLength": 255},
+                            shortDescription=_object(["text"], text={**TEXT, "maxLength": 1024}),
+                            fullDescription=_object(["text"], text={**TEXT, "maxLength": 1024}),
+                            help=MESSAGE,
+                            helpUri={**TEXT, "pattern": "^[a-z]+:"},
+                            defaultConfiguration=_object(["level"], level=LEVEL),
+                            properties=_object(
+                                [],
+                                tags={"type": "array", "items": TEXT, "maxItems": 20, "uniqueItems": True},
+                                precision={"enum": ["very-high", "high", "medium", "low"]},
+                            ),
+                        ),
+                    },
+                    notifications={"type": "array", "items": _object(["id"], id=TEXT, shortDescription=MESSAGE)},
+                ),
+            ),
+            columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+            originalUriBaseIds={"type": "object", "additionalProperties": _object([], uri=TEXT, description=MESSAGE)},
+            invocations={
+                "type": "array",
+                "items": _object(
+                    ["executionSuccessful"],
+                    executionSuccessful={"type": "boolean"},
+                    toolExecutionNotifications={
+                        "type": "array",
+                        "items": _object(
+                            ["message"],
+                            descriptor=_object(["id"], id=TEXT),
+                            level=LEVEL,
+                            message=MESSAGE,
+                            locations={"type": "array", "items": LOCATION},
+                        ),
+                    },
+                ),
+            },
+            results={
+                "type": "array",
+                "maxItems": 25000,
+                "items": _object(
+                    ["ruleId", "message", "locations", "partialFingerprints"],
+                    ruleId=TEXT,
+                    ruleIndex={"type": "integer", "minimum": 0},
+                    level=LEVEL,
+                    message=MESSAGE,
+                    locations={"type": "array", "minItems": 1, "maxItems": 1, "items": LOCATION},
+                    partialFingerprints={"type": "object", "minProperties": 1, "additionalProperties": TEXT},
+                ),
+            },
+        ),
+    },
+)
+
+
+def errors_of_sarif(log):
+    return [each.json_path for each in Draft202012Validator(SARIF).iter_errors(json.loads(json.dumps(log)))]
+
+
+def test_what_is_written_keeps_to_sarif():
+    logs = [as_sarif(scan([ROOT / "tests" / "legacy_scripts"])), as_sarif(scan([Path(__file__)]))]
+    assert len(logs[0]["runs"][0]["results"]) > 20
+    assert [errors_of_sarif(log) for log in logs] == [[], []]
+
+
+def test_sarif_that_is_none_is_seen(script):
+    log = as_sarif(scan([script("x = 1\n<<<<<<< HEAD\n")]))
+    assert errors_of_sarif(log) == []
+    log["runs"][0]["invocations"][0]["toolExecutionNotifications"][0]["level"] = "fatal"
+    log["runs"][0]["results"] = [{"ruleId": "TP101", "locations": []}]
+    log["runs"][0]["tool"]["driver"]["rules"][0]["properties"]["precision"] = "perfect"
+    assert len(errors_of_sarif(log)) == 5
 
 
 def test_a_relative_path_in_sarif_is_one(script, monkeypatch, tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from parity.scan.result import TOWERS
+from parity.scan.result import TOWERS, Severity
 from parity.scan.rules import NOT_FROM_SOURCE, SCAN_RULES
 from parity.scan.scan import scan
 
@@ -30,6 +30,10 @@ def edited(edits: dict[str, str]) -> str:
 
 def forms(word):
     return [(rule, form) for rule, edits in sorted(EDITS.items()) for form in edits if form.startswith(word)]
+
+
+def marked_lines(source):
+    return [number for number, line in enumerate(source.split("\n"), 1) if line.endswith(HERE)]
 
 
 def scanned(folder, source):
@@ -57,8 +61,16 @@ def test_every_rule_has_a_bad_fixture():
 @pytest.mark.parametrize(("rule", "form"), forms("bad"))
 def test_what_is_bad_is_found_where_it_stands(tmp_path, rule, form):
     source = edited(EDITS[rule][form])
-    found = {each.place.line for each in scanned(tmp_path, source).findings if each.rule == rule}
-    assert found == {number for number, line in enumerate(source.split("\n"), 1) if line.endswith(HERE)}
+    found = {each.place.line: each.severity for each in scanned(tmp_path, source).findings if each.rule == rule}
+    assert found == dict.fromkeys(marked_lines(source), SCAN_RULES[rule].severity)
+
+
+@pytest.mark.parametrize(("rule", "form"), forms("note"))
+def test_what_the_source_does_not_decide_is_a_note_where_it_stands(tmp_path, rule, form):
+    assert SCAN_RULES[rule].severity > Severity.NOTE
+    source = edited(EDITS[rule][form])
+    found = {each.place.line: each.severity for each in scanned(tmp_path, source).findings if each.rule == rule}
+    assert found == dict.fromkeys(marked_lines(source), Severity.NOTE)
 
 
 @pytest.mark.parametrize(("rule", "form"), forms("good"))
