@@ -21,7 +21,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SETS = ("labelled_before", "labelled_after", "read_afterwards", "labelled_unseen")
+SETS = ("labelled_before", "labelled_after", "read_afterwards", "labelled_unseen", "labelled_fourth")
 LABELS = Path(__file__).parents[1] / "tests" / "parity" / "scan" / "labels"
 NEAR = 3  # lines by which a reader and the scan may name another line of one place
 
