@@ -239,7 +239,7 @@ def _kind(found: TowerLoop, own: Sequence[ast.AST], over: str, repository: Repos
     here = {found.module.resolved(each.func).rpartition(".")[2] for each in own if isinstance(each, ast.Call)}
     gradient = bool(last & GRADIENT_CALLS)
     loss = _has_loss(found)
-    if _collects_for_evaluation(own) and _is_beside_another(found):
+    if _collects_for_evaluation(own) and _has_a_training_loop_too(found):
         return EVALUATION
     if "run" in here and _session_runs(own, found.module) and not gradient:
         # A session that runs in there runs where its graph says, whatever device the block names.
@@ -293,7 +293,7 @@ def _collects_for_evaluation(nodes: Sequence[ast.AST]) -> bool:
     )
 
 
-def _is_beside_another(found: TowerLoop) -> bool:
+def _has_a_training_loop_too(found: TowerLoop) -> bool:
     """Whether another loop of the function collects something for training."""
     inside = set(found.module.inside(found.node))
     around = set(found.module.ancestors(found.node))

@@ -13,12 +13,14 @@ from parity.scan.model.repository import DEFINING, Repository, source_of
 
 NORM_DEPTH = 8  # calls in calls, from a tower, in which a batch norm is looked for
 NORM_NAMES = re.compile(r"^(batch_?norm(alization)?\w*|bn|bn_\w*|\w*_bn)$", re.IGNORECASE)
-OF_SLIM = frozenset(["slim.batch_norm", "tf.contrib.layers.batch_norm", "tf.contrib.layers.python.layers.batch_norm"])
-OF_LAYERS = frozenset(["tf.layers.batch_normalization", "tf.layers.BatchNormalization"])
+NORMS_OF_SLIM = frozenset(
+    ["slim.batch_norm", "tf.contrib.layers.batch_norm", "tf.contrib.layers.python.layers.batch_norm"]
+)
+NORMS_OF_LAYERS = frozenset(["tf.layers.batch_normalization", "tf.layers.BatchNormalization"])
 # They compute, and update nothing.
 NO_UPDATES = re.compile(r"^tf\.nn\.|^keras\.")
 FLAG_WORDS = re.compile(r"norm|(^|_)bn($|_)", re.IGNORECASE)
-LAYERS = re.compile(
+LAYER_CALLS = re.compile(
     r"^(tf\.nn\.(conv|bias_add)|tf\.layers\.(conv|dense)|slim\.(conv|fully_connected|separable|repeat)|keras\.layers\.)"
 )
 NETS_OF_SLIM = re.compile(r"^slim\.nets\.(\w+\.)?(resnet|inception|mobilenet|nasnet)")
@@ -45,11 +47,11 @@ def norms_in(node: ast.AST, module: Module, repository: Repository) -> Iterator[
         last = name.rpartition(".")[2]
         if last in ("add_to_collection", "add_to_collections") and "UPDATE_OPS" in source_of(node, 200):
             yield Norm(node, module, None if _is_metric(node, module) else True)
-        elif name in OF_SLIM:
+        elif name in NORMS_OF_SLIM:
             yield Norm(node, module, not _in_place(node, module, repository))
         elif NETS_OF_SLIM.search(name) and "arg_scope" not in last:
             yield Norm(node, module, True)
-        elif name in OF_LAYERS:
+        elif name in NORMS_OF_LAYERS:
             use = Use(node, module, name)
             training = use.argument("training")
             # Not training unless it is said; a layer that is called gets it then.
@@ -59,7 +61,7 @@ def norms_in(node: ast.AST, module: Module, repository: Repository) -> Iterator[
             yield Norm(node, module, None)
     if isinstance(node, ast.keyword) and node.arg in ("normalizer_fn", "norm_fn", "normalizer"):
         named = module.resolved(node.value)
-        if named in OF_SLIM:
+        if named in NORMS_OF_SLIM:
             above = module.parents.get(node)
             yield Norm(node.value, module, not (isinstance(above, ast.Call) and _in_place(above, module, repository)))
 
@@ -133,7 +135,7 @@ def updates_of_towers(program: Program) -> bool | None:
     if any(norm.puts and _switch(norm, imported) for norm in built):
         return True
     has_layers = any(
-        isinstance(node, ast.Call) and LAYERS.search(module.resolved(node.func)) for node, module in region
+        isinstance(node, ast.Call) and LAYER_CALLS.search(module.resolved(node.func)) for node, module in region
     )
     if built or has_layers:
         return None

@@ -189,7 +189,7 @@ def _rows(code: Code) -> Iterator[Hit]:
 WITHOUT_DERIVATIVE = re.compile(
     r"(^|\.)(sign|round|rint|floor|ceil|argmax|argmin|one_hot|stop_gradient|greater|less|equal|cast)$"
 )
-UNCHANGED = re.compile(r"(^|\.)(identity|convert_to_tensor|reshape|copy)$")
+IDENTITIES = re.compile(r"(^|\.)(identity|convert_to_tensor|reshape|copy)$")
 FUNCTIONS_OF_PYTHON = frozenset(["PyFunc", "PyFuncStateless", "EagerPyFunc"])
 
 
@@ -278,7 +278,7 @@ def _is_unchanged(node: ast.expr, function: Function, depth: int = 2) -> bool:
     """Whether an expression is one of the function's arguments, as it was given."""
     if isinstance(node, ast.Call):
         name = function.module.resolved(node.func)
-        return bool(UNCHANGED.search(name)) and bool(node.args) and _is_unchanged(node.args[0], function, depth)
+        return bool(IDENTITIES.search(name)) and bool(node.args) and _is_unchanged(node.args[0], function, depth)
     if not isinstance(node, ast.Name):
         return False
     given = function.assigned.get(node.id, [])
