@@ -183,7 +183,7 @@ class DeclaredDifference(NamedTuple):
         return f"declared by {self.by}: {self.text}, {found[self.found]} ({self.why})"
 
 
-class Change(NamedTuple):
+class ChangeSince(NamedTuple):
     """One thing that is not as it was in an earlier run.
 
     Fields:
@@ -210,7 +210,7 @@ class Since(NamedTuple):
 
     file: str
     time: str
-    changes: Sequence[Change]
+    changes: Sequence[ChangeSince]
     left_out: int = 0
 
 

@@ -157,7 +157,7 @@ def draft_mapping(
     draft = _drafted(reference, candidate, entries, ())
     # What the reference does not train it has among its statistics; a port may hold it as a weight that it has frozen.
     weights = {math.prod(variable.shape) for variable in draft.free if variable.kind == "weight"}
-    frozen = {v.name for v in draft.left if v.kind == "statistic" and math.prod(v.shape) in weights}
+    frozen = {v.name for v in draft.left if v.kind == "statistic" and v.use and math.prod(v.shape) in weights}
     frozen |= _frozen_by_hand(reference, candidate, entries)
     if frozen:
         reference = [v._replace(kind="weight") if v.name in frozen else v for v in reference]

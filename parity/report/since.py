@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from parity.judge.result import Change, Result, Since
+from parity.judge.result import ChangeSince, Result, Since
 from parity.report.json_file import RESULT_FORMAT, RESULT_FORMAT_VERSION, as_json
 from parity.report.plain_table import PlainTable
 from parity.report.view import LEVEL_NUMBERS, flat, plain
@@ -85,7 +85,7 @@ def left_out_of(since: Since) -> str:
     return f"{since.left_out:,} more tensors and facts changed" if since.left_out else ""
 
 
-def what_of(change: Change) -> str:
+def what_of(change: ChangeSince) -> str:
     """Returns what it is that changed, e.g. "level 1 function"."""
     return " ".join([change.topic, change.name]).strip()
 
@@ -102,25 +102,25 @@ def show_since(since: Since) -> RenderableType:
     return Group(heading, table, *([Text(more, "dim")] if more else []))
 
 
-def _changed(topic: str, name: str, before: str, after: str) -> Iterator[Change]:
+def _changed(topic: str, name: str, before: str, after: str) -> Iterator[ChangeSince]:
     if before != after:
-        yield Change(topic, name, before, after)
+        yield ChangeSince(topic, name, before, after)
 
 
-def _cut(change: Change) -> Change:
+def _cut(change: ChangeSince) -> ChangeSince:
     before, after = (
         text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…" for text in (change.before, change.after)
     )
     return change._replace(before=before, after=after)
 
 
-def _error(then: Mapping[str, Any]) -> Iterator[Change]:
+def _error(then: Mapping[str, Any]) -> Iterator[ChangeSince]:
     # This run has a result: nothing ended it.
     if then["error"] is not None:
-        yield Change("error", "", then["error"]["message"], "")
+        yield ChangeSince("error", "", then["error"]["message"], "")
 
 
-def _whole(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:
+def _whole(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[ChangeSince]:
     def words(result: Mapping[str, Any]) -> str:
         qualified = result["verdict"] == "same" and result["qualifiers"]
         return f"same ({'; '.join(result['qualifiers'])})" if qualified else str(result["verdict"])
@@ -128,7 +128,7 @@ def _whole(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:
     yield from _changed("verdict", "", words(then), words(now))
 
 
-def _levels(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:
+def _levels(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[ChangeSince]:
     for name in LEVEL_NUMBERS:
         words = [
             result["levels"].get(name, {"verdict": "not_run"})["verdict"].replace("_", " ") for result in (then, now)
@@ -136,7 +136,7 @@ def _levels(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]
         yield from _changed("level", f"{LEVEL_NUMBERS[name]} {name}", *words)
 
 
-def _first(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:
+def _first(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[ChangeSince]:
     before, after = then["first_difference"], now["first_difference"]
     ratios = [_ratio(each) for each in (before, after)]
     if before and after and _place(before) == _place(after) and not _much(*ratios):
@@ -166,16 +166,16 @@ def _much(before: float, after: float) -> bool:
     return high >= LEAST_RATIO and high != low and high >= MUCH * low
 
 
-def _causes(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:
+def _causes(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[ChangeSince]:
     titles = [{each["name"]: each["title"] for each in result["causes"]} for result in (then, now)]
     for name in [*titles[0], *(name for name in titles[1] if name not in titles[0])]:
         yield from _changed("cause", name, titles[0].get(name, ""), titles[1].get(name, ""))
 
 
-def _tensors(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:
+def _tensors(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[ChangeSince]:
     """Yields the tensors whose verdict changed, or whose ratio to the tolerance changed much: the largest ratios first."""
     rows = [{(each["level"], each["run"], each["key"]): each for each in result["checks"]} for result in (then, now)]
-    found: list[tuple[bool, float, int, Change]] = []
+    found: list[tuple[bool, float, int, ChangeSince]] = []
     # Of a level that only one of the runs judged the level says so, once.
     levels = [{level for level, _, _ in each} for each in rows]
     for place in [*rows[0], *(place for place in rows[1] if place not in rows[0])]:
@@ -186,7 +186,7 @@ def _tensors(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change
         verdicts = [each["verdict"] if each else "" for each in (one, other)]
         if verdicts[0] != verdicts[1] or _much(*ratios):
             level, run, key = place
-            change = Change("tensor", f"{key} ({level}, {run})", _of_tensor(one), _of_tensor(other))
+            change = ChangeSince("tensor", f"{key} ({level}, {run})", _of_tensor(one), _of_tensor(other))
             worst = max(math.inf if math.isnan(each) else each for each in ratios)
             found.append((verdicts[0] == verdicts[1], -worst, len(found), change))
     yield from (change for _, _, _, change in sorted(found))
@@ -199,7 +199,7 @@ def _of_tensor(row: Mapping[str, Any] | None) -> str:
     return f"{row['verdict'].replace('_', ' ')}, {ratio:.2g} of tolerance at step {row['worst_step']}"
 
 
-def _facts(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:
+def _facts(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[ChangeSince]:
     for side in ("reference", "candidate"):
         before, after = flat(then[side]), flat(now[side])
         for name in sorted({*before, *after}):
@@ -210,7 +210,7 @@ def _fact(facts: Mapping[str, Any], name: str) -> str:
     return plain(facts[name]) if name in facts else ""
 
 
-def _origin(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:
+def _origin(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[ChangeSince]:
     before, after = then["provenance"], now["provenance"]
     if before and after:
         for name in ORIGIN:
