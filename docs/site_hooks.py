@@ -11,6 +11,7 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).parent.parent
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
 COPIES = "source"  # the folder of the site that they are in
+INNER = re.compile(r'<nav class="md-nav" aria-label="[^"]*">')  # of one heading's subheadings: headings share names
 PACKAGE = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
 
 
@@ -40,10 +41,27 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
             return match[0]
         return "](" + posixpath.relpath(f"{COPIES}/{target}.txt", posixpath.dirname(here) or ".")
 
-    return PACKAGE.sub(lambda match: listed(match[1]), LINK.sub(moved, markdown))
+    level = 3 if re.search(r"^## ", markdown, re.MULTILINE) else 2  # no heading is skipped
+    return PACKAGE.sub(lambda match: listed(match[1], level), LINK.sub(moved, markdown))
 
 
-def listed(package: str) -> str:
+def on_post_page(output: str, **_: Any) -> str:
+    """Corrects the theme's HTML of a page."""
+    return accessible(output)
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """Corrects the theme's HTML of the page about missing pages."""
+    return accessible(output_content)
+
+
+def accessible(html: str) -> str:
+    """Names the theme's search dialog, and takes lists inside a table of contents for lists, not for landmarks."""
+    dialog = 'data-md-component="search" role="dialog"'
+    return INNER.sub('<nav class="md-nav" role="presentation">', html).replace(dialog, f'{dialog} aria-label="Search"')
+
+
+def listed(package: str, level: int) -> str:
     """Returns a package's docstring and an entry for each name that it re-exports, by `__all__` or ``as`` itself.
 
     mkdocstrings by itself takes a function for the module of its name; a module without re-exports is left to it.
@@ -52,7 +70,7 @@ def listed(package: str) -> str:
     homes = homes_of(ast.parse(path.read_text(encoding="utf-8"))) if path.is_file() else {}
     if not homes:
         return f"::: {package}"
-    entry = "::: {}.{}\n    options: {{heading_level: 3, show_root_heading: true}}"
+    entry = f"::: {{}}.{{}}\n    options: {{{{heading_level: {level}, show_root_heading: true}}}}"
     told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return "\n\n".join([told, *(entry.format(homes[name], name) for name in sorted(homes))])
 

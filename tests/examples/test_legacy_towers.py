@@ -1,6 +1,8 @@
-"""The three commands that README begins with: record the legacy example, port it, train the port."""
+"""README's three commands, scan, record and port, on the legacy example; and what they write trains."""
 
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,11 @@ import pytest
 
 from parity.cli import main
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "legacy_towers" / "train.py"
+ROOT = Path(__file__).parents[2]
+BLOCK = re.search(
+    r"## Three commands.*?```bash\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+)[1]
+COMMANDS = [shlex.split(line, comments=True) for line in BLOCK.splitlines()]
 BATCHES = """import numpy
 
     random = numpy.random.default_rng(rank.rank)
@@ -24,11 +30,16 @@ BATCHES = """import numpy
 
 
 @pytest.mark.slow
-def test_the_example_is_recorded_ported_proven_and_trains(tmp_path, capsys):
-    trace, port = tmp_path / "trace", tmp_path / "port"
-    assert main(["record", "--steps", "4", "--out", str(trace), "--", str(SCRIPT)]) == 0
-    assert main(["port", str(trace), "--out", str(port)]) == 0
-    assert "verdict: same" in capsys.readouterr().out
+def test_the_example_is_scanned_recorded_ported_proven_and_trains(tmp_path, capsys, monkeypatch):
+    (tmp_path / "examples" / "legacy_towers").mkdir(parents=True)
+    script = Path(shutil.copy(ROOT / "examples/legacy_towers/train.py", tmp_path / "examples" / "legacy_towers"))
+    monkeypatch.chdir(tmp_path)
+    port = tmp_path / "port"
+    assert [command[:2] for command in COMMANDS] == [["parity", verb] for verb in ("scan", "record", "port")]
+    for command in COMMANDS:
+        assert main(command[1:]) == 0
+    assert "\nverdict: same" in capsys.readouterr().out
+    assert script.read_bytes() == (ROOT / "examples" / "legacy_towers" / "train.py").read_bytes()
     source = (port / "port.py").read_text()
     assert "like_tf.local_response_normalization(net, depth_radius=4" in re.sub(r"\(\s+", "(", source)
     assert "like_tf.exponential_decay(0.05, decay_steps=10, decay_rate=0.5, staircase=True)" in source

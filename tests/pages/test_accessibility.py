@@ -1,12 +1,9 @@
 """Reports and lessons pass axe, rules of accessibility, in light and dark, wide and narrow."""
 
-import json
-from importlib.resources import files
-
 import pytest
-from support.chromium import Chromium
 from support.made_graph import FACTS, recorded
 
+from pages.axe import broken_rules, violations
 from parity.cli.show import explain_hazard
 from parity.judge import Closer, Histogram, Place
 from parity.judge.result import Cause, Check, FirstDifference, Level, Result
@@ -14,17 +11,6 @@ from parity.report import write_html
 from parity.report.provenance import provenance
 from parity.report.towers import graph_as_html
 from parity.teach.lessons import rendered_lessons, rendered_page
-
-AXE = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-VIOLATIONS = """axe.run(document).then((found) => JSON.stringify(found.violations.map((each) =>
-  each.id + ": " + each.nodes.map((node) => node.target.join(" ")).join(", "))))"""
-# One of each width and of each scheme is in the default tier.
-WINDOWS = [
-    pytest.param((1400, False), id="1400-light"),
-    pytest.param((400, True), id="400-dark"),
-    pytest.param((1400, True), id="1400-dark", marks=pytest.mark.slow),
-    pytest.param((400, False), id="400-light", marks=pytest.mark.slow),
-]
 
 
 def report(path):
@@ -49,35 +35,19 @@ def report(path):
     return path
 
 
-@pytest.fixture(scope="module", params=WINDOWS)
-def tab(request, chromium_path, tmp_path_factory):
-    width, dark = request.param
-    opened = Chromium(chromium_path, tmp_path_factory.mktemp("profile"), dark=dark)
-    opened.ask("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
-    yield opened
-    opened.close()
-
-
-def violations(tab, path):
-    tab.open(path)
-    tab.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; }); 0")
-    tab.evaluate(f"{AXE}; 0")
-    found = json.loads(tab.evaluate(VIOLATIONS))
-    beyond = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    return found + [f"{beyond} pixels stand out at the right"] * (beyond > 0)
-
-
 def test_a_report_passes_axe(tab, tmp_path):
-    assert violations(tab, report(tmp_path / "report.html")) == []
+    tab.open(report(tmp_path / "report.html"))
+    assert violations(tab) == []
 
 
 def test_a_recorded_graph_passes_axe(tab, tmp_path):
     path = tmp_path / "graph.html"
     path.write_text(graph_as_html(recorded(), FACTS, "trace", explain_hazard), encoding="utf-8")
-    assert violations(tab, path) == []
+    tab.open(path)
+    assert violations(tab) == []
     # With every group open, an op chosen, and what was searched for listed.
     tab.evaluate("openAll(); reveal(1); document.getElementById('find').value = 'conv'; search(); 0")
-    assert json.loads(tab.evaluate(VIOLATIONS)) == []
+    assert broken_rules(tab) == []
 
 
 @pytest.mark.parametrize(
@@ -85,7 +55,8 @@ def test_a_recorded_graph_passes_axe(tab, tmp_path):
     [pytest.param(each.number, marks=pytest.mark.slow if each.number > 1 else ()) for each in rendered_lessons()],
 )
 def test_a_lesson_passes_axe(number, tab):
-    assert violations(tab, rendered_page(number)) == []
+    tab.open(rendered_page(number))
+    assert violations(tab) == []
 
 
 def test_a_page_that_breaks_rules_does_not_pass(tab, tmp_path):
@@ -93,5 +64,6 @@ def test_a_page_that_breaks_rules_does_not_pass(tab, tmp_path):
     page.write_text(
         "<!DOCTYPE html><html data-drawn=1><title>x</title><img src='data:,'><p style='width: 3000px'>x</p>"
     )
-    found = " ".join(violations(tab, page))
+    tab.open(page)
+    found = " ".join(violations(tab))
     assert "image-alt: img" in found and "html-has-lang" in found and "pixels stand out" in found

@@ -8,7 +8,6 @@ import pytest
 from support.chromium import Chromium
 
 from pages.blocks import PAGES, ROOT
-from pages.built import build_site
 
 FOUND = "[...document.querySelectorAll('.md-search-result__link')].map((link) => link.href)"
 
@@ -18,9 +17,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    return build_site(tmp_path_factory.mktemp("site") / "site")
+@pytest.fixture
+def site(built_site):
+    return built_site
 
 
 @pytest.fixture(scope="module")

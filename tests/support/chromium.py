@@ -84,9 +84,10 @@ class Chromium:
             time.sleep(0.05)
         raise TimeoutError(f"{expression} is not true after {PATIENCE} s; the page complained of: {self.complaints}")
 
-    def evaluate(self, expression):
-        """Returns the value of an expression in the page."""
-        answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+    def evaluate(self, expression, patience=PATIENCE):
+        """Returns the value of an expression in the page; what it promises may take `patience` seconds."""
+        words = {"expression": expression, "returnByValue": True, "awaitPromise": True}
+        answer = self.ask("Runtime.evaluate", patience=patience, **words)
         if "exceptionDetails" in answer:
             raise RuntimeError(answer["exceptionDetails"]["exception"].get("description"))
         return answer["result"].get("value")
@@ -111,14 +112,14 @@ class Chromium:
         answer = self.ask("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
         path.write_bytes(base64.b64decode(answer["data"]))
 
-    def ask(self, method, session="", **parameters):
+    def ask(self, method, session="", patience=PATIENCE, **parameters):
         """Sends a command and returns its answer."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if session is not None:
             message["sessionId"] = self._session
         os.write(self._out, json.dumps(message).encode() + b"\0")
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + patience
         while True:
             answer = self._receive(end)
             if answer.get("id") == self._number:

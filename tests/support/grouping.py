@@ -28,6 +28,7 @@ GROUPS = {
     "sides_on": "processors",
     "tf_python": "recordings on {tf}",
     "torch_python": "forks of torch",
+    "built_site": "site",
 }
 FILE = "groups_file"
 
