@@ -37,7 +37,7 @@ def kinds(page):
     text = FENCE.sub("", text_of(page))
     marks = {"table": r"^\|", "public names": r"^::: ", "list": r"^\* ", "numbered": r"^1\. ", "image": r"!\[|<img"}
     has = {name for name, mark in marks.items() if re.search(mark, text, re.MULTILINE)}
-    return {page.rpartition("/")[0], *has, *(block.language for block in blocks_of(page))}
+    return {page.rpartition("/")[0], *has, *(block.language or "text" for block in blocks_of(page))}
 
 
 def show(tab, address):
