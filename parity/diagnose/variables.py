@@ -1,5 +1,6 @@
 """Variables that one side holds and the other does not: what the port trains more, lacks, has in another size or untied."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ from parity.diagnose.evidence import CLOSE, Evidence
 from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Cause, Check, Explained
 from parity.mapping import Structure, Variable
-from parity.trace import key_of, trace_name
+from parity.trace import ForwardOp, key_of, trace_name
 
 KEY = trace_name("state", "parameters")
 NOTHING_BUT_ROUNDING = 1e-9  # of the largest gradient: so much has a bias in front of a batch norm
@@ -96,6 +97,43 @@ def structural_causes(structure: Structure, evidence: Evidence, read: Read | Non
     extra = trained if read is None else _read_by(structure.extra, read.candidate)
     causes += [_extra(extra, trained, explains)] if extra else []
     return causes
+
+
+def shared_by_uses(
+    structure: Structure, evidence: Evidence, passes: tuple[Sequence[ForwardOp], Sequence[ForwardOp]], explains: Explained
+) -> Cause | None:
+    """Returns the cause where the port uses a parameter also where the reference uses each variable that nothing belongs to.
+
+    Args:
+      structure: what one side holds and the other does not.
+      evidence: the float64 lockstep traces.
+      passes: ops of both sides' forward passes.
+      explains: the difference that it is the cause of.
+    """
+    own, other = (Counter(name for op in ops for name in set(op.weights)) for ops in passes)
+    shared = dict[str, str]()
+    for missing in structure.missing:
+        # A loop reads a variable once in a graph and in every step in torch: only exact sums are uses of two variables.
+        found = (
+            part
+            for pair in evidence.join.mapping.pairs
+            for part in pair.candidate
+            if pair.shape == missing.shape and part not in shared and own[missing.name]
+            if other[part] == own[pair.reference] + own[missing.name]
+        )
+        part = next(found, None)
+        if part is None:
+            return None
+        shared[part] = missing.name
+    if not shared:
+        return None
+    return build_cause(
+        "shared_parameter",
+        evidence="the port reads each as often as the reference reads two variables, and nothing in it belongs to the second",
+        explains=explains,
+        shared=", ".join(shared),
+        names=", ".join(f"{one.name} {list(one.shape)}" for one in structure.missing),
+    )
 
 
 def _read_by(parts: Sequence[Variable], names: frozenset[str]) -> list[Variable]:

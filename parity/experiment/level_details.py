@@ -4,14 +4,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from parity.diagnose import Evidence
+from parity.diagnose.catalogue import is_place_only
 from parity.diagnose.detectors.mixed_precision import find_mixed_causes
-from parity.diagnose.variables import Read, read_in_place, structural_causes, structural_check, trained_extras
+from parity.diagnose.variables import (
+    Read,
+    read_in_place,
+    shared_by_uses,
+    structural_causes,
+    structural_check,
+    trained_extras,
+)
 from parity.experiment.layers import LOCATED_QUANTITIES
 from parity.experiment.recording import Recorded
 from parity.experiment.runs import NOISY_RUNS
 from parity.judge.level import level_from, reason_from, shown
 from parity.judge.levels.mixed import Halves, all_skipped, judge_mixed, judge_scale
-from parity.judge.result import Check, FirstDifference, Level, Result, decide
+from parity.judge.result import Check, Explained, FirstDifference, Level, Result, decide
 from parity.judge.tensor_details import MOST_ELEMENTS, Pairs, look_closer, losses_of
 from parity.locate.layer_names import layer_names
 from parity.locate.located import Located
@@ -152,6 +160,13 @@ def with_structure(
         )
     here = structural_causes(structure, evidence, read) if read is not None else []
     # What is told of the place comes first, then what the numbers say, then what only one side holds elsewhere.
+    known = [*here, *level.causes]
+    if located is not None and all(is_place_only(cause.name) for cause in known[:1]):
+        # A parameter of two uses can hold one variable's values only: where the other is used nothing else is right.
+        key = Explained(first.check.step, first.check.key)
+        ops = located.place.passes[0].ops, located.place.passes[1].ops
+        shared = shared_by_uses(structure, evidence, ops, key)
+        here = [*([shared] if shared else []), *here]
     names = {cause.name for cause in here}
     elsewhere = [cause for cause in structural_causes(structure, evidence, None) if cause.name not in names]
     return replace(level, causes=[*here, *level.causes, *elsewhere])

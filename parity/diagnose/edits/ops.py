@@ -32,6 +32,7 @@ from parity.trace.arrays import Array
 LARGEST_EPSILON = 1e-2  # below which what is added before a root, a logarithm or a division is an epsilon
 MOST_JOINED = 4  # tensors: 24 orders
 MOST_INDICES = 64  # places of an axis, of which one is picked
+MOST_OPS_OF_LENGTH = 5  # an epsilon, a root, a reciprocal and layouts, up to what is divided by a length
 DIAGONALS = (-1, 0, 1, 2)  # from which a mask of what comes after may begin: its own, one before, one and two behind
 MOST_SHIFTED = 4  # places of an axis that are cut off
 Function = Callable[[Array], Array]
@@ -88,13 +89,17 @@ def plain_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
 def _left_out(at: At) -> Iterator[Edit]:
     for each in at.taken:
         value = each.value
+        beside = [other for other in at.taken if other is not each]
+        # A number times a mask is that number where no mask is taken, whatever the two are multiplied by later.
+        scalar = at.kind in ("mul", "add") and value.size == 1 < at.output.size
+        scalar = scalar and any(is_mask(other.value) for other in beside)
+        value = np.broadcast_to(value, at.output.shape) if scalar else value
         # Only what has the size of the output can stand in its place: an op that changes sizes is not left out.
         alike = value.size == at.output.size and value.dtype.kind == at.output.dtype.kind
-        if not alike or not value.size or (each.source is None and each.name):
+        if not alike or not value.size or (each.source is None and each.name and not scalar):
             continue
         if not at.run.computes(at.number) and each.source not in at.near.right:
             continue  # what nothing is known of, of what may be anything
-        beside = [other for other in at.taken if other is not each]
         constants = [float(o.value.reshape(())) for o in at.taken if o.value.size == 1 and o.value.dtype.kind == "f"]
         constants += [
             float(v) for k, v in at.run.ops[at.number].attributes.items() if k == "1" and isinstance(v, float)
@@ -108,6 +113,8 @@ def _left_out(at: At) -> Iterator[Edit]:
         name = "epsilon" if dropped == "epsilon" else name_without({dropped}, at.near.of_loss)
         if at.kind == "div" and any(_counts(at.run, other) for other in beside):
             name = at.by("loss_reduction", "reduction")  # a sum for a mean
+        if at.kind in ("mul", "div") and constants and all(o.source is None and o.value.size == 1 for o in beside):
+            name = _of_constant(at, constants[0])  # a factor that is 1 instead
         yield from at.edit(value.reshape(at.output.shape), name, *words, dropped)
 
 
@@ -134,14 +141,27 @@ def _picked(at: At) -> Iterator[Edit]:
         if own is None:
             continue
         as_is = f"takes place {own} of axis {axis}"
-        # Of the last axis a place is a channel or a class, and no position of a sequence.
-        name_of_place = "channel_order" if axis == x.ndim - 1 else "pooling"
+        # Of the last axis a place is a channel or a class, and no position of a sequence. Where every position is taken
+        # by itself, as the steps of a loop are, nothing is pooled: another one is the sequence in another order.
+        in_steps = _cut_into(at, axis)
+        name_of_place = "channel_order" if axis == x.ndim - 1 else "moved_values" if in_steps else "pooling"
         for other in [-1, *range(min(count, MOST_INDICES))]:
             words = f"takes {'the last place' if other < 0 else f'place {other}'} of axis {axis}"
             yield from at.edit(np.take(x, other, axis).reshape(at.output.shape), name_of_place, as_is, words)
         for name in ("mean", "max", "sum"):
             made = np.asarray(REDUCTIONS[name](x, axis=axis)).reshape(at.output.shape)
             yield from at.edit(made, "pooling", as_is, f"takes the {name} over axis {axis}")
+
+
+def _cut_into(at: At, axis: int) -> bool:
+    """Whether what an op picks one place of an axis of is cut into all of its places, by it and others like it."""
+    x, source = at.taken[0].value, at.taken[0].source
+    if source is None:
+        return False
+    like = [n for n in at.run.readers[source] if plain(at.run.ops[n].kind) == at.kind]
+    outputs = [value for n in like if (value := at.run.output(n)) is not None and value.size == at.output.size]
+    places = [np.take(x, place, axis).reshape(-1) for place in range(x.shape[axis])]
+    return all(any(np.array_equal(place, each.reshape(-1)) for each in outputs) for place in places)
 
 
 def _cut(at: At) -> Iterator[Edit]:
@@ -241,17 +261,37 @@ def _reduced(at: At) -> Iterator[Edit]:
     keeps, cause = at.output.ndim == x.ndim, at.by("loss_reduction", "reduction")
     as_is = f"takes the {at.kind} over {_named(own, x.ndim)}"
     over = [axes for count in range(1, x.ndim + 1) for axes in combinations(range(x.ndim), count)]
+    of_norm = _of_norm(at)
     # Over its own axes first: a mean for a sum is the likelier mistake.
     for axes in sorted(over, key=lambda each: each != own):
         for name, function in REDUCTIONS.items():
             if (axes, name) != (own, at.kind):
                 made = np.asarray(function(x, axis=axes, keepdims=keeps), np.float64)
-                yield from at.edit(made, cause, as_is, f"takes the {name} over {_named(axes, x.ndim)}")
+                named = "normalised_axis" if of_norm and name == at.kind else cause
+                yield from at.edit(made, named, as_is, f"takes the {name} over {_named(axes, x.ndim)}")
     # In place of a mean over the steps of a sequence ports take its first or last.
     if len(own) == 1:
         for place, words in ((0, "first"), (-1, "last")):
             made = np.take(x, [place], own[0])
             yield from at.edit(made.reshape(at.output.shape), cause, as_is, f"takes the {words} of axis {own[0]}")
+
+
+def _of_norm(at: At) -> bool:
+    """Whether a reduction is of squares whose root divides just what was squared: the length in a norm."""
+    squares = at.taken[0].source
+    squared = at.run.ops[squares] if squares is not None else None
+    if squared is None or plain(squared.kind) not in ("square", "pow", "mul") or len(set(squared.inputs)) != 1:
+        return False
+    number, rooted = at.number, False
+    for _ in range(MOST_OPS_OF_LENGTH):
+        after = at.run.readers[number]
+        if rooted and any(squared.inputs[0] in at.run.ops[each].inputs for each in after):
+            return True
+        if len(after) != 1:
+            return False
+        number = after[0]
+        rooted = rooted or plain(at.run.ops[number].kind) in ("sqrt", "rsqrt", "pow")
+    return False
 
 
 def _own_axes(at: At, ndim: int) -> tuple[int, ...]:
@@ -314,13 +354,17 @@ def _has(name: str, number: float, at: At) -> str:
 
 
 def _of_constant(at: At, own: float) -> str:
-    after = {plain(at.run.ops[each].kind) for each in at.run.readers[at.number]}
+    kinds = {each: plain(at.run.ops[each].kind) for each in at.run.readers[at.number]}
+    after = set(kinds.values())
+    limits = [each for each, kind in kinds.items() if kind in ("maximum", "minimum")]
     if at.kind in ("add", "maximum") and 0.0 < abs(own) <= LARGEST_EPSILON and after & ROOTS:
         return "epsilon"
-    if at.kind == "mul" and after & {"maximum", "minimum"}:
-        return "activation_function"  # a leaky ReLU as people write it
+    if at.kind == "mul" and any(set(at.run.ops[at.number].inputs) & set(at.run.ops[each].inputs) for each in limits):
+        return "activation_function"  # a leaky ReLU as people write it, max(x, a x)
     if at.kind in ("mul", "div", "rdiv"):
-        return "loss_term" if adds_up(at.run, at.number) else "scale"
+        # Behind all layers a factor is a part of the loss's form, but for the scale of what goes into a softmax.
+        scales = not at.near.of_loss or any("softmax" in each or "cross_entropy" in each for each in after)
+        return "loss_term" if adds_up(at.run, at.number) else "scale" if scales else "loss_function"
     return "activation_function" if at.kind in EDITED_ACTIVATIONS else at.by("loss_function", OTHER_OPERATION)
 
 
@@ -351,9 +395,16 @@ def _masks(at: At) -> Iterator[Edit]:
         ways += [(np.full_like(mask, one), "takes no mask, or one of everything") for one in (low, high)]
         ways += [(other, f"takes the mask from the diagonal {by:+d} on") for by, other in _triangles(mask)]
         looked_up = at.kind.startswith(LOOKUPS) and mask.dtype.kind in "iu"
+        divides = (at.kind, place) in (("div", 1), ("rdiv", 0))
         for other, words in ways:
             name = at.by("loss_reduction", "reduction") if at.kind in REDUCTIONS else "mask"  # what is counted
             as_is = f"takes the mask of {origin(at.run, each)}"
+            if divides:
+                # What is divided by is left out nowhere: the two numbers are two counts, or two sizes.
+                name = at.by("loss_reduction", "reduction") if _counts(at.run, each) else at.by("loss_function", "scale")
+                as_is = f"divides by what {origin(at.run, each)} gives"
+                words = words.replace("takes no mask, or one of everything", "divides by one number throughout")
+                words = words.replace("takes the mask", "divides by it")
             if looked_up:
                 # One row throughout is what is left of indices that are not used.
                 name = "input_ignored" if np.ptp(other) == 0 else "other_rows"

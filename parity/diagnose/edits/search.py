@@ -51,6 +51,9 @@ MOST_OPS_LEFT_FOR_LATER = 12  # ops behind the parting in which what is left out
 MODULES = {"LocalResponseNorm": ("response_normalisation", "local response normalisation")}
 # The same as functions: torch's, and the one of like_tf.
 FUNCTIONS_OF_OPS = dict.fromkeys(("local_response_norm", "local_response_normalization"), MODULES["LocalResponseNorm"])
+# What is done by one of these may be done by another, of what is turned round or inverted.
+SUMS, PRODUCTS = frozenset(["add", "sub", "rsub"]), frozenset(["mul", "div"])
+TURNED_ROUND = {kind: kinds for kinds in (SUMS, PRODUCTS) for kind in kinds}
 # For all changes of one side, as `work` counts them: 0.2 s of one processor as a ReLU, 0.6 s as a tanh. What is tried last
 # is left out.
 MOST_NUMBERS_COMPUTED = 50_000_000
@@ -80,6 +83,7 @@ class _Hit(NamedTuple):
     number: int  # of the other side's op whose output comes of the edit
     of_loss: bool
     size: int
+    met: frozenset[int] = frozenset()  # numbers of all of the other side's ops that come of the edit
 
 
 def repaired(reference: Side, candidate: Side, of_loss: bool) -> Cause | None:
@@ -274,7 +278,8 @@ def _hits(run: RecomputedPass, edit: Edit, wrong: frozenset[int], targets: "_Tar
     # once, and not in what is computed of it, is a part that the other side has on its own way.
     alone = len(hits) == 1 and since > MOST_OPS_BEHIND_ONE_HIT and not hits[0].of_loss
     shown = not edit.follows or any(hit.at != edit.number for hit in hits)
-    return hits if shown and not alone else []
+    met = frozenset(hit.number for hit in hits)
+    return [hit._replace(met=met) for hit in hits] if shown and not alone else []
 
 
 class _Ways:
@@ -476,6 +481,9 @@ def _cause(hit: _Hit, reference: Side, candidate: Side, turned: bool, of_loss: b
     if turned and edit.dropped:
         variant = "sooner" if _later(edit, reference) else "only in the port"
         return build_cause(_of_extra(edit, of_loss), variant, evidence=evidence, dropped=edit.dropped, **at)
+    if not turned and edit.name == "op_left_out" and _behind_all_met(hit, reference, candidate):
+        kind = plain(reference.passed.ops[edit.number].kind)
+        return build_cause("loss_function" if of_loss else OTHER_OPERATION, "later", evidence=evidence, dropped=kind, **at)
     if edit.name in ("op_left_out", "activation_function") and _later(edit, candidate):
         return build_cause(OTHER_OPERATION, "later", evidence=evidence, dropped=edit.dropped, **at)
     there, here = (edit.as_is, edit.changed) if turned else (edit.changed, edit.as_is)
@@ -509,6 +517,37 @@ def _later(edit: Edit, side: Side) -> bool:
             return False
         number = max(after[number])  # what all ways of a norm lead to
     return False
+
+
+def _behind_all_met(hit: _Hit, reference: Side, candidate: Side) -> bool:
+    """Whether the port does what is left out behind the last of what is met, with the same numbers: in another order.
+
+    What both sides do there, such as a further sum, is met too.
+    """
+    number = hit.edit.number
+    kind = plain(reference.passed.ops[number].kind)
+    if kind not in TURNED_ROUND or hit.of_loss:
+        return False
+    # What is left of it when it is left out is what both sides go on with.
+    kept = hit.edit.value.reshape(-1)
+    taken = [each for each in _operands(reference.passed, number) if not np.array_equal(each.reshape(-1), kept)]
+    ops = candidate.passed.ops
+    after, needed = readers(ops), upstream(candidate.passed.ops, losses_of(candidate.passed.ops))
+    later = {reader for each in hit.met for reader in after[each]} & candidate.wrong & needed - hit.met
+    return any(
+        alike(pair.reference, pair.candidate, CLOSE)
+        for each in later
+        if plain(ops[each].kind) in TURNED_ROUND[kind]
+        for one in taken
+        for other in _operands(candidate.passed, each)
+        if (pair := align(one, other)) is not None
+    )
+
+
+def _operands(passed: Pass, number: int) -> list[Array]:
+    """What an op takes, but for single numbers."""
+    values = (passed.operand(number, at) for at in range(len(passed.ops[number].operands)))
+    return [each for each in values if each is not None and each.size > 1 and each.dtype.kind == "f"]
 
 
 def _of_extra(edit: Edit, of_loss: bool) -> str:

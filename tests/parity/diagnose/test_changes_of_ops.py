@@ -509,3 +509,70 @@ def test_a_resizing_is_replaced_by_every_other_way_that_gives_the_same_size(kind
     assert np.array_equal(next(each for each in found if each.changed == words).value, nearest)
     assert edits(("Reshape", [0], given), (kind, takes, np.sin(made), attributes), at=2) == []
     assert edits(("Reshape", [0], given), ("rescale", takes, made, attributes), at=2) == []
+
+
+def named_where(found, words):
+    return [each.name for each in found if words in each.changed]
+
+
+def test_a_factor_that_is_left_out_is_a_factor_and_behind_all_layers_a_part_of_the_loss():
+    halved, clipped = ("RealDiv", [0, 2.0], H / 2), ("Minimum", [1, 1.0], np.minimum(H / 2, 1.0))
+    assert edits(halved, clipped)[0][2:5] == ("scale", "has div there", "leaves div out")
+    assert edits(halved, clipped, of_loss=True)[0].name == "loss_function"
+    assert edits(halved, of_loss=True)[0].name == "loss_term", "of the loss it is the weight of a term"
+    shares = ("Softmax", [1], softmax(H / 2))
+    assert edits(halved, shares, of_loss=True)[0].name == "scale", "of what goes into a softmax"
+    assert edits(("mul", [0], 2 * H, {"1": 2.0}), clipped)[0].name == "scale"
+    assert edits(("AddV2", [0, 2.0], H + 2), clipped)[0].name == "op_left_out", "nothing is multiplied"
+    assert edits(("Mul", [0, X], H * X), clipped)[0].name == "op_left_out", "no constant"
+
+
+def test_a_mask_that_a_number_is_multiplied_by_is_left_out_like_one_of_anything_else():
+    found = edits(("Cast", [0], MASK), ("Mul", [0.9, 1], 0.9 * MASK), at=2)
+    check(found[:1], ("op_left_out", "has mul there", "leaves what model.py:2  line 1 gives out", np.full((6, 4), 0.9)))
+    assert found[0].dropped == "mask"
+    assert named_where(edits(("Tanh", [0], np.tanh(H)), ("Mul", [0.9, 1], 0.9 * np.tanh(H)), at=2), "gives out") == []
+
+
+def test_what_is_divided_by_is_no_mask_though_it_is_one_of_two_numbers():
+    counts = 2 - MASK[:, 1:2]
+    counted = ("Cast", [0], MASK), ("Sum", [1, np.array([1])], counts, KEPT), ("RealDiv", [0, 2], H / counts)
+    for of_loss, name in ((False, "reduction"), (True, "loss_reduction")):
+        found = edits(*counted, at=3, of_loss=of_loss)
+        assert named_where(found, "divides by one number throughout") == [name] * 2
+        assert only(found, "mask") == []
+    sized = ("Cast", [0], counts), ("RealDiv", [0, 1], H / counts)
+    assert set(named_where(edits(*sized, at=2), "divides by")) == {"scale"}
+    assert "mask" in named_where(edits(("Cast", [0], counts), ("RealDiv", [1, 0], counts / H), at=2), "takes")
+
+
+def length(x, axis, *kind):
+    squares = (x**2).sum(axis, keepdims=True)
+    return [
+        ("Square", [0], x**2),
+        ("Sum", [1, np.array([axis])], squares, KEPT),
+        ("Maximum", [2, 1e-12], np.maximum(squares, 1e-12)),
+        ("Rsqrt", [3], 1 / np.sqrt(squares)),
+        *kind,
+    ]
+
+
+def test_a_length_over_another_axis_that_what_is_squared_is_divided_by_is_another_axis_of_a_norm():
+    own = H / np.sqrt((H**2).sum(1, keepdims=True))
+    found = edits(*length(H, 1, ("Mul", [0, 4], own)), at=2)
+    assert named_where(found, "takes the sum over axis 0") == ["normalised_axis"]
+    assert named_where(found, "takes the mean over axis 1") == ["reduction"], "over the same axis it is another sum"
+    # The length of something else, or one by which nothing is divided, is a sum like any other.
+    other = ("Mul", [X, 4], X / np.sqrt((H**2).sum(1, keepdims=True)))
+    assert named_where(edits(*length(H, 1, other), at=2), "takes the sum over axis 0") == ["reduction"]
+    squares = length(H, 1)[:2]
+    assert named_where(edits(*squares, ("Mul", [0, 2], H * 2), at=2), "takes the sum over axis 0") == ["reduction"]
+
+
+def test_another_place_of_a_sequence_that_is_cut_into_all_of_its_steps_is_no_pooling():
+    steps = [("StridedSlice", [1], CUBE[:, place]) for place in range(4)]
+    found = edits(("Reshape", [0], CUBE), *steps, at=3)
+    assert {name for each in ("takes place", "takes the last") for name in named_where(found, each)} == {"moved_values"}
+    assert set(named_where(found, "over axis 1")) == {"pooling"}
+    found = edits(("Reshape", [0], CUBE), *steps[:3], at=3)
+    assert set(named_where(found, "takes place")) == {"pooling"}, "one of its places is not taken"

@@ -513,7 +513,7 @@ def test_another_term_that_is_added_in_other_steps_does_not_stand_against_a_chan
         return passed(*ops)
 
     named = cause(loss(True, half=True), loss(False, half=False))
-    assert named is not None and named.name == "op_left_out" and "leaves mul out" in named.title
+    assert named is not None and named.name == "scale" and "leaves mul out" in named.title
 
 
 def test_one_number_throughout_is_a_constant_that_was_computed_and_nobodys_value():
@@ -738,3 +738,34 @@ def test_a_choice_by_a_comparison_of_which_no_truths_are_kept_is_computed_again(
     assert (run.output(1) == positive).all() and run.computes(2)
     moved = dict(run.after({0: H + 0.3}, 5))
     assert (moved[2] == np.where(H + 0.3 >= 0.1, H + 0.3, -1.0)).all()
+
+
+def margin(*, scaled_first, kind, residual=False):
+    """A difference that is multiplied, or a product that something is subtracted from; and a sum that both sides have."""
+    mul, sub, of = (("mul", "sub", "exp") if kind == "torch" else ("Mul", "Sub", "Exp"))
+    taken = MASK * 0.3
+    first, last = (2 * H, 2 * H - taken) if scaled_first else (H - taken, 2 * (H - taken))
+    one = (mul, [0, 2.0], first) if scaled_first else (sub, [0, taken], first)
+    other = (sub, [1, taken], last) if scaled_first else (mul, [1, 2.0], last)
+    return passed(("MatMul", [X, W], H), one, other, (of, [2], np.exp(last)), ("Mean", [3], np.exp(last).mean()))
+
+
+@pytest.mark.parametrize(("of_loss", "name"), [(True, "loss_function"), (False, "other_operation")])
+def test_what_is_subtracted_behind_a_factor_rather_than_in_front_of_it_is_not_left_out(of_loss, name):
+    one, other = margin(scaled_first=False, kind="graph"), margin(scaled_first=True, kind="torch")
+    named = cause(one, other, of_loss)
+    assert named.name == name and "does sub later than the reference" in named.title
+
+
+def test_a_sum_that_both_sides_have_behind_one_that_is_left_out_does_not_stand_for_it():
+    def side(*, whole):
+        ops, value = [("MatMul", [X, W], H)], H
+        if whole:
+            value = value - 0.3 * MASK
+            ops.append(("Sub", [0, 0.3 * MASK], value))
+        value = 2 * value
+        ops += [("Mul", [len(ops) - 1, 2.0], value), ("AddV2", [len(ops), X], value + X)]
+        return passed(*ops, *head((len(ops) - 1, value + X)))
+
+    named = cause(side(whole=True), side(whole=False), of_loss=True)
+    assert named.name == "op_left_out" and "later" not in named.title

@@ -9,12 +9,13 @@ from support.tiny_case import write_case
 
 from parity.case import load_case
 from parity.diagnose import Evidence
-from parity.diagnose.variables import Read, read_in_place, structural_causes, structural_check
+from parity.diagnose.variables import Read, read_in_place, shared_by_uses, structural_causes, structural_check
 from parity.experiment import level_details, run_case
 from parity.experiment.level_details import EFFECTLESS, with_structure
 from parity.judge import Join
-from parity.judge.result import Cause, Check, FirstDifference, Level
+from parity.judge.result import Cause, Check, Explained, FirstDifference, Level
 from parity.mapping import MappingError, Structure, Variable, as_far_as_it_goes, draft_mapping
+from parity.trace import ForwardOp
 
 CONV = Variable("conv/kernel", (3, 3, 1, 4), use="Conv2D")
 DENSE = Variable("dense/kernel", (64, 10), use="MatMul")
@@ -84,7 +85,7 @@ def test_a_parameter_of_the_port_that_nothing_comes_of_is_mentioned(question):
 def told_of(monkeypatch):
     """Puts variables that one side alone has into a level; what is told of them is named, here and elsewhere."""
 
-    def run(quantity, structure, located, here=(), elsewhere=(), check=True, trained=False, question=None):
+    def run(quantity, structure, located, here=(), elsewhere=(), check=True, trained=False, question=None, shared=False, numbers="numbers"):
         read = Read(frozenset(["read"]), frozenset(), "act/0/dense", 0)
         found = Check("lockstep", 0, "state/parameters", "different") if check else None
         causes = {read: here, None: elsewhere}
@@ -94,12 +95,14 @@ def told_of(monkeypatch):
             "trained_extras": lambda structure, evidence: trained,
             "read_in_place": lambda structure, asked: structure._replace(extra=(PORT["bias"],)),
             "_read": lambda located, evidence: read,
+            "is_place_only": lambda name: name == "place",
+            "shared_by_uses": lambda structure, evidence, ops, explains: cause_named("shared") if shared else None,
         }
         for name, function in names.items():
             monkeypatch.setattr(level_details, name, function)
         before = Check("lockstep", 0, "grad/w", "different" if quantity else "same")
         first = FirstDifference(before, quantity, "w", "0", None) if quantity else None
-        level = Level("function", before.verdict, "", [before], first, [cause_named("numbers")])
+        level = Level("function", before.verdict, "", [before], first, [cause_named(numbers)])
         return level, with_structure(level, structure, question, located, None)
 
     return run
@@ -111,6 +114,43 @@ def cause_named(name):
 
 def names_of(level):
     return [cause.name for cause in level.causes]
+
+
+def test_a_parameter_of_two_uses_comes_before_what_says_the_place_alone(told_of):
+    place = SimpleNamespace(place=SimpleNamespace(passes=(SimpleNamespace(ops=[]), SimpleNamespace(ops=[]))))
+    found, missing = Structure(missing=(BIAS,)), ["missing_parameter"]
+    _, level = told_of("act", found, place, [], missing, shared=True, numbers="place")
+    assert names_of(level) == ["shared", "place", "missing_parameter"]
+    _, level = told_of("act", found, place, [], missing, shared=True)
+    assert names_of(level) == ["numbers", "missing_parameter"], "what says more is of another bug"
+    _, level = told_of("act", found, place, [], missing, numbers="place")
+    assert names_of(level) == ["place", "missing_parameter"]
+
+
+def reading(*names):
+    return [ForwardOp(f"op{at}", "MatMul", [], [name], [1], {}) for at, name in enumerate(names)]
+
+
+@pytest.mark.parametrize(
+    ("graph", "port", "named"),
+    [
+        (["dense/kernel", "second/kernel"], ["dense.weight", "dense.weight"], True),
+        (["dense/kernel", "second/kernel"], ["dense.weight"], False),  # the second layer is not there at all
+        (["dense/kernel", "second/kernel"], ["dense.weight"] * 3, False),  # a loop, of which a graph shows one step
+        (["dense/kernel"] * 2, ["dense.weight"] * 2, False),  # nothing reads the second variable
+    ],
+)
+def test_a_parameter_that_stands_for_two_variables_is_read_as_often_as_both(evidence, graph, port, named):
+    draft, found = structure([DENSE, Variable("second/kernel", (64, 10), use="MatMul")], "dense")
+    passes, key = (reading(*graph), reading(*port)), Explained(2, "act/0/dense")
+    told = shared_by_uses(found, evidence(draft, {}), passes, key)
+    assert (told is not None) == named
+    if told is not None:
+        assert (told.name, told.explains) == ("shared_parameter", key)
+        assert "dense.weight where the reference has second/kernel" in told.title
+    draft, found = structure([DENSE, BIAS], "dense")
+    biased = ["dense/kernel", "dense/bias"], ["dense.weight"] * 2
+    assert shared_by_uses(found, evidence(draft, {}), tuple(reading(*each) for each in biased), key) is None
 
 
 @pytest.mark.parametrize("quantity", ["act", "stat", "loss"])
