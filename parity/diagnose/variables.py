@@ -100,7 +100,10 @@ def structural_causes(structure: Structure, evidence: Evidence, read: Read | Non
 
 
 def shared_by_uses(
-    structure: Structure, evidence: Evidence, passes: tuple[Sequence[ForwardOp], Sequence[ForwardOp]], explains: Explained
+    structure: Structure,
+    evidence: Evidence,
+    passes: tuple[Sequence[ForwardOp], Sequence[ForwardOp]],
+    explains: Explained,
 ) -> Cause | None:
     """Returns the cause where the port uses a parameter also where the reference uses each variable that nothing belongs to.
 
@@ -129,7 +132,7 @@ def shared_by_uses(
         return None
     return build_cause(
         "shared_parameter",
-        evidence="the port reads each as often as the reference reads two variables, and nothing in it belongs to the second",
+        evidence="each is read as often in the port as two variables in the reference, to one of which nothing belongs",
         explains=explains,
         shared=", ".join(shared),
         names=", ".join(f"{one.name} {list(one.shape)}" for one in structure.missing),

@@ -401,7 +401,9 @@ def _masks(at: At) -> Iterator[Edit]:
             as_is = f"takes the mask of {origin(at.run, each)}"
             if divides:
                 # What is divided by is left out nowhere: the two numbers are two counts, or two sizes.
-                name = at.by("loss_reduction", "reduction") if _counts(at.run, each) else at.by("loss_function", "scale")
+                name = (
+                    at.by("loss_reduction", "reduction") if _counts(at.run, each) else at.by("loss_function", "scale")
+                )
                 as_is = f"divides by what {origin(at.run, each)} gives"
                 words = words.replace("takes no mask, or one of everything", "divides by one number throughout")
                 words = words.replace("takes the mask", "divides by it")

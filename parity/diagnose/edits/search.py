@@ -5,7 +5,7 @@ change is named where what comes of it is what the other side has and the unchan
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -83,7 +83,7 @@ class _Hit(NamedTuple):
     number: int  # of the other side's op whose output comes of the edit
     of_loss: bool
     size: int
-    met: frozenset[int] = frozenset()  # numbers of all of the other side's ops that come of the edit
+    met: Mapping[int, int] = {}  # all that comes of the edit: number of the other side's op to that of this side's
 
 
 def repaired(reference: Side, candidate: Side, of_loss: bool) -> Cause | None:
@@ -278,7 +278,7 @@ def _hits(run: RecomputedPass, edit: Edit, wrong: frozenset[int], targets: "_Tar
     # once, and not in what is computed of it, is a part that the other side has on its own way.
     alone = len(hits) == 1 and since > MOST_OPS_BEHIND_ONE_HIT and not hits[0].of_loss
     shown = not edit.follows or any(hit.at != edit.number for hit in hits)
-    met = frozenset(hit.number for hit in hits)
+    met = {hit.number: hit.at for hit in hits}
     return [hit._replace(met=met) for hit in hits] if shown and not alone else []
 
 
@@ -483,7 +483,9 @@ def _cause(hit: _Hit, reference: Side, candidate: Side, turned: bool, of_loss: b
         return build_cause(_of_extra(edit, of_loss), variant, evidence=evidence, dropped=edit.dropped, **at)
     if not turned and edit.name == "op_left_out" and _behind_all_met(hit, reference, candidate):
         kind = plain(reference.passed.ops[edit.number].kind)
-        return build_cause("loss_function" if of_loss else OTHER_OPERATION, "later", evidence=evidence, dropped=kind, **at)
+        return build_cause(
+            "loss_function" if of_loss else OTHER_OPERATION, "later", evidence=evidence, dropped=kind, **at
+        )
     if edit.name in ("op_left_out", "activation_function") and _later(edit, candidate):
         return build_cause(OTHER_OPERATION, "later", evidence=evidence, dropped=edit.dropped, **at)
     there, here = (edit.as_is, edit.changed) if turned else (edit.changed, edit.as_is)
@@ -532,11 +534,17 @@ def _behind_all_met(hit: _Hit, reference: Side, candidate: Side) -> bool:
     kept = hit.edit.value.reshape(-1)
     taken = [each for each in _operands(reference.passed, number) if not np.array_equal(each.reshape(-1), kept)]
     ops = candidate.passed.ops
-    after, needed = readers(ops), upstream(candidate.passed.ops, losses_of(candidate.passed.ops))
-    later = {reader for each in hit.met for reader in after[each]} & candidate.wrong & needed - hit.met
+    after, own = readers(ops), readers(reference.passed.ops)
+    # Where the reference has such an op too, it is that one whose operand differs.
+    alone = [
+        each
+        for each, at in hit.met.items()
+        if not any(plain(reference.passed.ops[n].kind) in TURNED_ROUND[kind] for n in own[at])
+    ]
+    later = {reader for each in alone for reader in after[each]} & candidate.wrong & upstream(ops, losses_of(ops))
     return any(
         alike(pair.reference, pair.candidate, CLOSE)
-        for each in later
+        for each in later - hit.met.keys()
         if plain(ops[each].kind) in TURNED_ROUND[kind]
         for one in taken
         for other in _operands(candidate.passed, each)

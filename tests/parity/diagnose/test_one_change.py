@@ -742,7 +742,7 @@ def test_a_choice_by_a_comparison_of_which_no_truths_are_kept_is_computed_again(
 
 def margin(*, scaled_first, kind, residual=False):
     """A difference that is multiplied, or a product that something is subtracted from; and a sum that both sides have."""
-    mul, sub, of = (("mul", "sub", "exp") if kind == "torch" else ("Mul", "Sub", "Exp"))
+    mul, sub, of = ("mul", "sub", "exp") if kind == "torch" else ("Mul", "Sub", "Exp")
     taken = MASK * 0.3
     first, last = (2 * H, 2 * H - taken) if scaled_first else (H - taken, 2 * (H - taken))
     one = (mul, [0, 2.0], first) if scaled_first else (sub, [0, taken], first)

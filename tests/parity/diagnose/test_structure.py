@@ -85,7 +85,18 @@ def test_a_parameter_of_the_port_that_nothing_comes_of_is_mentioned(question):
 def told_of(monkeypatch):
     """Puts variables that one side alone has into a level; what is told of them is named, here and elsewhere."""
 
-    def run(quantity, structure, located, here=(), elsewhere=(), check=True, trained=False, question=None, shared=False, numbers="numbers"):
+    def run(
+        quantity,
+        structure,
+        located,
+        here=(),
+        elsewhere=(),
+        check=True,
+        trained=False,
+        question=None,
+        shared=False,
+        numbers="numbers",
+    ):
         read = Read(frozenset(["read"]), frozenset(), "act/0/dense", 0)
         found = Check("lockstep", 0, "state/parameters", "different") if check else None
         causes = {read: here, None: elsewhere}
@@ -102,7 +113,7 @@ def told_of(monkeypatch):
             monkeypatch.setattr(level_details, name, function)
         before = Check("lockstep", 0, "grad/w", "different" if quantity else "same")
         first = FirstDifference(before, quantity, "w", "0", None) if quantity else None
-        level = Level("function", before.verdict, "", [before], first, [cause_named(numbers)])
+        level = Level("function", before.verdict, "", [before], first, [cause_named(of)])
         return level, with_structure(level, structure, question, located, None)
 
     return run
@@ -119,11 +130,11 @@ def names_of(level):
 def test_a_parameter_of_two_uses_comes_before_what_says_the_place_alone(told_of):
     place = SimpleNamespace(place=SimpleNamespace(passes=(SimpleNamespace(ops=[]), SimpleNamespace(ops=[]))))
     found, missing = Structure(missing=(BIAS,)), ["missing_parameter"]
-    _, level = told_of("act", found, place, [], missing, shared=True, numbers="place")
+    _, level = told_of("act", found, place, [], missing, shared=True, of="place")
     assert names_of(level) == ["shared", "place", "missing_parameter"]
     _, level = told_of("act", found, place, [], missing, shared=True)
     assert names_of(level) == ["numbers", "missing_parameter"], "what says more is of another bug"
-    _, level = told_of("act", found, place, [], missing, numbers="place")
+    _, level = told_of("act", found, place, [], missing, of="place")
     assert names_of(level) == ["place", "missing_parameter"]
 
 
