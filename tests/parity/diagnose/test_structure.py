@@ -95,7 +95,7 @@ def told_of(monkeypatch):
         trained=False,
         question=None,
         shared=False,
-        numbers="numbers",
+        of="numbers",
     ):
         read = Read(frozenset(["read"]), frozenset(), "act/0/dense", 0)
         found = Check("lockstep", 0, "state/parameters", "different") if check else None
