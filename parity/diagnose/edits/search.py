@@ -494,16 +494,35 @@ def _cause(hit: _Hit, reference: Side, candidate: Side, turned: bool, of_loss: b
 
 
 def _lacking(edit: Edit, reference: Side, candidate: Side) -> int | None:
-    """The port's op that gives the last of several things of which all lack what is left out; what takes them is right."""
-    if not edit.beside or not edit.dropped:
+    """The port's op behind which it lacks what is left out; None where it lacks it in front of what is wrong there.
+
+    That is the last of several things of which all lack it, and what gives it to a function that is left out at the end of
+    the reference's function, whose output is taken elsewhere.
+    """
+    if not edit.dropped:
         return None
-    wanted = [reference.passed.value(each) for each in reference.passed.ops[edit.beside[-1][0]].inputs]
+    ops = reference.passed.ops
+    if not edit.beside and not _ends_its_function(edit.number, ops):
+        return None
+    number = edit.beside[-1][0] if edit.beside else edit.number
+    wanted = [reference.passed.value(each) for each in ops[number].inputs]
     for number in sorted(candidate.reached):
         value = candidate.passed.value(number)
         pairs = [align(each, value) for each in wanted if value is not None and each is not None]
         if any(pair is not None and alike(pair.reference, pair.candidate, CLOSE) for pair in pairs):
             return number
     return None
+
+
+def _ends_its_function(number: int, ops: Sequence[ForwardOp]) -> bool:
+    """Whether an op of one input is called where that is made, and what takes its output in another function, or call."""
+    op = ops[number]
+    lines = [ops[each].line for each in (number, *op.inputs)]
+    taking = [ops[each].line for each in readers(ops)[number]]
+    if len(op.inputs) != 1 or not taking or None in (*lines, *taking):
+        return False
+    own, given, *_ = [(line.file, line.function, line.callers) for line in lines if line is not None]
+    return own == given and own not in [(line.file, line.function, line.callers) for line in taking if line is not None]
 
 
 def _later(edit: Edit, side: Side) -> bool:
