@@ -153,6 +153,8 @@ def most_reached(draft: Draft, passes: Callable[[Draft], tuple[Pass, Pass] | Non
             draft = tried[counts.index(max(counts))]
         elif found[0][1] and PLAIN in layouts:
             draft = tried[layouts.index(PLAIN)]
+        else:
+            draft = tried[0]  # all of the layer: a bias that was guessed by itself lies as its kernel does
     return draft
 
 
@@ -181,7 +183,9 @@ def _open_layouts(draft: Draft) -> dict[str, list[str]]:
         if not guess.verified:
             found = [_layout(text) for text in (guess.text, *_texts(guess))]
             layers.setdefault(_layer(guess), []).extend(found)
-    unique = {layer: list(dict.fromkeys(found)) for layer, found in layers.items()}
+    # A bias lies as its kernel does, and is guessed by itself: what the kernel is guessed to be is tried first.
+    kernels = {_layer(guess): _layout(guess.text) for guess in draft.guesses if len(guess.variable.shape) > 1}
+    unique = {layer: list(dict.fromkeys([kernels.get(layer, found[0]), *found])) for layer, found in layers.items()}
     return {layer: found for layer, found in unique.items() if len(found) > 1}
 
 

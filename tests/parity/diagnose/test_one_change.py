@@ -771,7 +771,9 @@ def test_a_sum_that_both_sides_have_behind_one_that_is_left_out_does_not_stand_f
     assert named.name == "op_left_out" and "later" not in named.title
 
 
-@pytest.mark.parametrize(("function", "callers", "op"), [("tower", (), None), ("loss", (), 0), ("tower", ("other",), 0)])
+@pytest.mark.parametrize(
+    ("function", "callers", "op"), [("tower", (), None), ("loss", (), 0), ("tower", ("other",), 0)]
+)
 def test_a_function_that_is_left_out_at_the_end_of_another_is_lacking_behind_what_that_makes(function, callers, op):
     one = net(("Relu", [0], np.maximum(H, 0)))
     ops = [

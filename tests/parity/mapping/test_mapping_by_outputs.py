@@ -144,6 +144,28 @@ def test_a_layer_that_gives_other_numbers_of_the_same_in_every_layout_takes_its_
     assert next(guess.text for guess in found.guesses if guess.variable.name == "fc/kernel") == text
 
 
+@pytest.mark.parametrize("verified", [None, True])
+def test_a_bias_that_is_guessed_by_itself_lies_as_its_kernel_does(verified):
+    reference = [Variable("fc/kernel", (8, 64), use="MatMul"), Variable("fc/bias", (64,), use="BiasAdd")]
+    reference.append(Variable("conv/kernel", (3, 3, 16, 4), use="Conv2D"))
+    candidate = [Variable("fc.weight", (64, 8), use="Linear"), Variable("fc.bias", (64,), use="Linear")]
+    candidate.append(Variable("conv.weight", (4, 16, 3, 3), use="Conv2d"))
+    draft = draft_mapping(reference, candidate, {})
+    assert [guess.text for guess in draft.guesses[:2]] == ["unflatten_hwc(2, 2, 16)"] * 2
+    # Numbers have decided the kernel's: its columns are split, and make no map.
+    kernel = draft.guesses[0]._replace(text="transpose", verified=verified)
+    draft = draft._replace(guesses=(kernel, *draft.guesses[1:]))
+    ours = [op("MatMul", [], "fc/kernel"), op("BiasAdd", [0], "fc/bias"), op("Split", [1])]
+    theirs = [op("matmul", [], "fc.weight"), op("add", [0], "fc.bias"), op("chunk", [1])]
+
+    def passes(tried):
+        right = [guess.text for guess in tried.guesses[:2]] == ["transpose", "identity"]
+        values = [IMAGES[0], IMAGES[1] + (not right), IMAGES[2] + 1]
+        return Pass(ours, IMAGES.__getitem__), Pass(theirs, values.__getitem__)
+
+    assert [guess.text for guess in most_reached(draft, passes).guesses[:2]] == ["transpose", "identity"]
+
+
 def test_a_penalty_on_the_loss_that_reads_a_kernel_says_nothing_of_its_layout():
     reference = [Variable("conv/kernel", (3, 3, 1, 4), use="Conv2D"), Variable("fc/kernel", (64, 10), use="MatMul")]
     candidate = [Variable("conv.weight", (4, 1, 3, 3), use="Conv2d"), Variable("fc.weight", (10, 64), use="Linear")]
