@@ -52,8 +52,7 @@ MODULES = {"LocalResponseNorm": ("response_normalisation", "local response norma
 # The same as functions: torch's, and the one of like_tf.
 FUNCTIONS_OF_OPS = dict.fromkeys(("local_response_norm", "local_response_normalization"), MODULES["LocalResponseNorm"])
 # What is done by one of these may be done by another, of what is turned round or inverted.
-SUMS, PRODUCTS = frozenset(["add", "sub", "rsub"]), frozenset(["mul", "div"])
-TURNED_ROUND = {kind: kinds for kinds in (SUMS, PRODUCTS) for kind in kinds}
+TURNED_ROUND = {kind: frozenset(kinds) for kinds in (("add", "sub", "rsub"), ("mul", "div")) for kind in kinds}
 # For all changes of one side, as `work` counts them: 0.2 s of one processor as a ReLU, 0.6 s as a tanh. What is tried last
 # is left out.
 MOST_NUMBERS_COMPUTED = 50_000_000
