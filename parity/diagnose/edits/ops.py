@@ -40,6 +40,8 @@ RESIZING = ("upsample", "resize")
 # What an epsilon keeps away from 0.
 ROOTS = frozenset(["rsqrt", "sqrt", "div", "log", "rdiv", "reciprocal", "maximum", "pow"])
 FILLING = frozenset(["select", "selectv2", "where"])
+# Between scores and a softmax of them: scores that are masked, shifted, joined or laid out anew.
+INTO_SCORES = LAYOUTS | CONCATENATING | FILLING | frozenset(["add", "sub", "masked_fill"])
 # What these take as whole numbers says which rows are meant, and masks nothing though there be only two of them.
 LOOKUPS = ("gather", "resourcegather", "onehot", "one_hot", "embedding", "index_select")
 COMPARED = {  # a mask may count its limit in or out
@@ -363,9 +365,22 @@ def _of_constant(at: At, own: float) -> str:
         return "activation_function"  # a leaky ReLU as people write it, max(x, a x)
     if at.kind in ("mul", "div", "rdiv"):
         # Behind all layers a factor is a part of the loss's form, but for the scale of what goes into a softmax.
-        scales = not at.near.of_loss or any("softmax" in each or "cross_entropy" in each for each in after)
+        scales = not at.near.of_loss or _goes_into_softmax(at)
         return "loss_term" if adds_up(at.run, at.number) else "scale" if scales else "loss_function"
     return "activation_function" if at.kind in EDITED_ACTIVATIONS else at.by("loss_function", OTHER_OPERATION)
+
+
+def _goes_into_softmax(at: At) -> bool:
+    """Whether what an op gives is taken by a softmax or a cross entropy, as it is or with a mask or a sum in between."""
+    pending, seen = [at.number], set[int]()
+    while pending:
+        after = [each for each in at.run.readers[pending.pop()] if each not in seen]
+        kinds = {each: plain(at.run.ops[each].kind) for each in after}
+        if any("softmax" in kind or "cross_entropy" in kind for kind in kinds.values()):
+            return True
+        seen.update(after)
+        pending += [each for each, kind in kinds.items() if kind in INTO_SCORES]
+    return False
 
 
 def _joined(at: At) -> Iterator[Edit]:

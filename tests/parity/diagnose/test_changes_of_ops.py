@@ -522,6 +522,9 @@ def test_a_factor_that_is_left_out_is_a_factor_and_behind_all_layers_a_part_of_t
     assert edits(halved, of_loss=True)[0].name == "loss_term", "of the loss it is the weight of a term"
     shares = ("Softmax", [1], softmax(H / 2))
     assert edits(halved, shares, of_loss=True)[0].name == "scale", "of what goes into a softmax"
+    masked = ("Sub", [1, 9 * MASK], H / 2 - 9 * MASK)
+    assert edits(halved, masked, ("Softmax", [2], softmax(masked[2])), of_loss=True)[0].name == "scale"
+    assert edits(halved, clipped, ("Softmax", [2], softmax(clipped[2])), of_loss=True)[0].name == "loss_function"
     assert edits(("mul", [0], 2 * H, {"1": 2.0}), clipped)[0].name == "scale"
     assert edits(("AddV2", [0, 2.0], H + 2), clipped)[0].name == "op_left_out", "nothing is multiplied"
     assert edits(("Mul", [0, X], H * X), clipped)[0].name == "op_left_out", "no constant"
