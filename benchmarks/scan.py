@@ -21,7 +21,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SETS = ("labelled_before", "labelled_after", "read_afterwards", "labelled_unseen", "labelled_fourth")
+SETS = ("labelled_before", "labelled_after", "read_afterwards", "labelled_unseen", "labelled_fourth", "labelled_fifth")
 LABELS = Path(__file__).parents[1] / "tests" / "parity" / "scan" / "labels"
 NEAR = 3  # lines by which a reader and the scan may name another line of one place
 
@@ -137,7 +137,7 @@ def show(finding: Finding, label: dict[str, Any], root: Path) -> None:
     print(f"    | {finding.place.text.strip()[:140]}")
     for hazard in label.get("hazard", []):
         if hazard["file"] == file and abs(hazard["line"] - finding.place.line) <= 12:
-            print(f"    label {hazard['line']}: {hazard['kind']} {hazard.get('what', '')[:140]}")
+            print(f"    label {hazard['line']}: {hazard.get('kind', '')} {hazard.get('what', '')[:140]}")
 
 
 if __name__ == "__main__":

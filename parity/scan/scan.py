@@ -17,7 +17,7 @@ from parity.scan.plan import plans_of
 from parity.scan.reading.decode import UnreadableFile, read_source
 from parity.scan.reading.files import source_files
 from parity.scan.reading.statements import parse
-from parity.scan.result import TOWERS, Finding, Scan, Severity, Towers, Unread
+from parity.scan.result import TOWERS, Finding, Scan, Towers, Unread
 from parity.scan.rules import SCAN_RULES
 from parity.scan.rules.rule import Hit, each_once
 from parity.scan.suppress import without_suppressed
@@ -129,8 +129,7 @@ def _findings(code: Code) -> Iterator[Finding]:
         for hit in each_once(rule.look(code)):
             place = place_of(hit.node, hit.module)
             fingerprint = fingerprint_of(rule.id, hit, seen)
-            severity = rule.severity if hit.decided else Severity.NOTE
-            yield Finding(rule.id, severity, place, hit.message, fingerprint)
+            yield Finding(rule.id, hit.severity_of(rule), place, hit.message, fingerprint)
 
 
 def fingerprint_of(rule: str, hit: Hit, seen: set[str]) -> str:

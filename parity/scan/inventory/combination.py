@@ -145,7 +145,7 @@ def _analysed(node: ast.AST, function: Function, repository: Repository) -> Comb
     helpers = [callee for each in nodes if isinstance(each, ast.Call) for callee in repository.callees(each, module)]
     nodes += [each for callee in dict.fromkeys(helpers) for part in callee.body for each in callee.module.inside(part)]
     combiner = Combiner("", node, module, function)
-    dense = [each for each in nodes if not _in_sparse_branch(each, repository)]
+    dense = [each for each in nodes if not _in_sparse_branch(each, repository) and not _in_summary(each, repository)]
     means = any(isinstance(each, ast.Call) and _name(each, repository) in CALLS_OF_MEANS for each in dense)
     sums = any(_is_sum(each, repository) for each in dense)
     combiner.divides = next((each for each in dense if divides_by_count(each, repository)), None)
@@ -220,6 +220,19 @@ def _in_sparse_branch(node: ast.AST, repository: Repository) -> bool:
         if isinstance(each, ast.FunctionDef):
             return "sparse" in each.name.lower()
         below = each
+    return False
+
+
+def _in_summary(node: ast.AST, repository: Repository) -> bool:
+    """Whether something is computed for a summary or a log alone."""
+    module = _module_of(node, repository)
+    if module is None:
+        return False
+    for each in module.ancestors(node):
+        if isinstance(each, ast.stmt):
+            return False
+        if isinstance(each, ast.Call) and re.search(r"(^|\.)(summary\.\w+|print|Print)$", module.resolved(each.func)):
+            return True
     return False
 
 

@@ -23,6 +23,8 @@ FLAG_WORDS = re.compile(r"norm|(^|_)bn($|_)", re.IGNORECASE)
 LAYER_CALLS = re.compile(
     r"^(tf\.nn\.(conv|bias_add)|tf\.layers\.(conv|dense)|slim\.(conv|fully_connected|separable|repeat)|keras\.layers\.)"
 )
+LIBRARIES = re.compile(r"^(tf|slim|keras|np|numpy|os|sys|six|hvd)(\.|$)")
+WORDS_OF_NETS = re.compile(r"(^|[._])(nets?|models?|\w*net(_?v?\d+)?|factory)([._]|$)", re.IGNORECASE)
 NETS_OF_SLIM = re.compile(r"^slim\.nets\.(\w+\.)?(resnet|inception|mobilenet|nasnet)")
 
 
@@ -114,7 +116,7 @@ def updates_of_towers(program: Program) -> bool | None:
 
     True where a batch norm that does is among what an iteration calls, and no flag that the source leaves open is around
     it; or where the net is not seen, since it is chosen when the script runs, and every batch norm of what is imported
-    puts updates there. False where none of what is imported does; else None.
+    puts updates there. False where none of what is imported does; else None, also where the net is not in the repository.
     """
     repository = program.repository
     imported = imported_modules(program.loop.module, repository)
@@ -129,7 +131,7 @@ def updates_of_towers(program: Program) -> bool | None:
     ]
     putting = [norm for norm in all_norms + built if norm.puts is not False and _switch(norm, imported) is not False]
     if not putting:
-        return False
+        return None if any(_is_elsewhere(node, module, imported) for node, module in region) else False
     if scoped_in_place(imported, repository):
         return None
     if any(norm.puts and _switch(norm, imported) for norm in built):
@@ -137,7 +139,7 @@ def updates_of_towers(program: Program) -> bool | None:
     has_layers = any(
         isinstance(node, ast.Call) and LAYER_CALLS.search(module.resolved(node.func)) for node, module in region
     )
-    if built or has_layers:
+    if built or has_layers or any(_is_elsewhere(node, module, imported) for node, module in region):
         return None
     return True if all(norm.puts and _switch(norm, imported) for norm in all_norms) else None
 
@@ -162,6 +164,26 @@ def _reached(program: Program, imported: set[Module]) -> Iterator[tuple[ast.AST,
                             waiting += [(statement, home) for statement in function.body]
                     bases = [base.rpartition(".")[2] for base in home.classes[name]]
                     name = next((base for base in bases if base in classes), "")
+
+
+def _is_elsewhere(node: ast.AST, module: Module, imported: set[Module]) -> bool:
+    """Whether a call is of a net that is not in the repository: of a name that its module lacks, or of another package."""
+    if not isinstance(node, ast.Call) or chain(node.func).partition(".")[0] not in module.imports:
+        return False
+    name = module.resolved(node.func)
+    source, _, last = name.rpartition(".")
+    if LIBRARIES.search(name):
+        return False
+    homes = [each for each in imported if each.name == source or each.name.endswith(f".{source}")]
+    if homes:
+        return not any(_has(each, last) for each in homes)
+    known = {part for each in imported for part in each.name.split(".")}
+    return not known & set(name.split(".")) and bool(WORDS_OF_NETS.search(name))
+
+
+def _has(module: Module, name: str) -> bool:
+    names = {function.name for function in module.functions} | module.classes.keys() | module.imports.keys()
+    return name in names or name in module.functions[0].assigned or any(each[0] == "*" for each in module.imports)
 
 
 def _conditions(norm: Norm) -> Iterator[ast.expr]:

@@ -148,13 +148,21 @@ def build_module(path: Path, name: str, tree: ast.Module, lines: Sequence[str]) 
         else:
             _assign(node, function)
         # What has no place is shared by many nodes: `ast.Load()` and operators.
-        children = [child for child in ast.iter_child_nodes(node) if not isinstance(child, SHARED_NODES)]
+        children = [child for child in _parts(node) if not isinstance(child, SHARED_NODES)]
         module.children[node] = children
         for child in children:
             module.parents[child] = node
         waiting.extend((child, inner, inner_owner) for child in reversed(children))
     _short_names(module, top)
     return module
+
+
+def _parts(node: ast.AST) -> Iterator[ast.AST]:
+    """Yields what a node is made of, without the branch that never runs: that of `if False:`."""
+    dead: Sequence[ast.stmt] = ()
+    if isinstance(node, ast.If | ast.While) and isinstance(node.test, ast.Constant):
+        dead = node.orelse if node.test.value else node.body
+    yield from (child for child in ast.iter_child_nodes(node) if not any(child is each for each in dead))
 
 
 def _import(module: Module, node: ast.Import | ast.ImportFrom) -> None:

@@ -174,12 +174,23 @@ class Repository:
             return own[:MOST_CANDIDATES]
         first = chain(func).partition(".")[0]
         if first in module.imports:
+            if self._is_of_a_missing_class(first, module.within.get(func)):
+                return []
             return self._imported(candidates, resolved)[:MOST_CANDIDATES]
         if self._is_any_module(first, module.within.get(func)):
             return [each for each in candidates if not each.owner][:MOST_MODULES]
         if name in OF_MANY or len(candidates) > MOST_CANDIDATES:
             return []
         return candidates
+
+    def _is_of_a_missing_class(self, name: str, function: Function | None) -> bool:
+        """Whether a module's name is given to an object, as in `net = net.Net()`, of what is not in the repository."""
+        given = function.assigned.get(name, ()) if function is not None else ()
+        made = [chain(each.value.func) for each in given if isinstance(each.value, ast.Call)]
+        lasts = [each.rpartition(".")[2] for each in made if each.startswith(f"{name}.")]
+        return bool(lasts) and not any(
+            last in self.named or any(last in module.classes for module in self.modules) for last in lasts
+        )
 
     def _is_any_module(self, name: str, function: Function | None) -> bool:
         """Whether a name is a module that is chosen when the script runs."""

@@ -5,13 +5,62 @@ import re
 from collections.abc import Iterator
 
 from parity.scan.inventory.combination import Combiner, divides_by_count, is_of_a_vector, vectors_of
-from parity.scan.inventory.facts import clips, divides_by_towers, optimizers, scales_losses
+from parity.scan.inventory.facts import OPTIMIZER_NAME, clips, divides_by_towers, optimizers, scales_losses
 from parity.scan.inventory.program import Code, Program, Use
 from parity.scan.model.module import Function
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
 from parity.scan.rules.rule import Hit, Rule, linked
+
+# Their step is proportional to the gradient.
+STEP_GROWS = frozenset(
+    [
+        "GradientDescentOptimizer",
+        "MomentumOptimizer",
+        "ProximalGradientDescentOptimizer",
+        "MomentumWOptimizer",
+        "SGD",
+    ]
+)
+# They divide by the size of what they are given: a larger gradient is the same step, but for epsilon or first values.
+STEP_DOES_NOT_GROW = re.compile(r"ada|rms|powersign|addsign|lars|lamb", re.IGNORECASE)
+# They hand gradients on to the one that they are given.
+AROUND_OPTIMIZERS = frozenset(["MovingAverageOptimizer", "LossScaleOptimizer", "MultitaskOptimizerWrapper"])
+SOME_GROW = (
+    ": the step is larger with those of its optimizers that grow with the gradient, which one is taken is not said"
+)
+
+
+def applied_optimizers(program: Program) -> list[Use]:
+    """Returns what makes the optimizers that a program's gradients go to, else all that it makes, else its own updates."""
+    uses = [use for use in [*_of_what_applies(program)] or optimizers(program) if use.last not in AROUND_OPTIMIZERS]
+    own = [use for use in program.linked_uses if use.last.endswith("_updates") and STEP_DOES_NOT_GROW.search(use.last)]
+    return uses or own
+
+
+def _of_what_applies(program: Program) -> Iterator[Use]:
+    """Yields what makes the objects whose apply_gradients() is called, also in functions that give one back."""
+    repository = program.repository
+    for use in program.linked_uses:
+        if use.last not in ("apply_gradients", "minimize") or not isinstance(use.call.func, ast.Attribute):
+            continue
+        for part in repository.sources(use.call.func.value, use.module, 3):
+            if not isinstance(part, ast.Call):
+                continue
+            makers = [(part, use.module)]
+            for callee in repository.callees(part, use.module):
+                makers += [(call, callee.module) for call in callee.calls]
+            for call, module in makers:
+                name = module.resolved(call.func)
+                if OPTIMIZER_NAME.search(name):
+                    yield Use(call, module, name)
+
+
+def grows_with_the_gradient(program: Program) -> bool | None:
+    """Whether the step is larger as the gradient is: None where that of some optimizers is and that of others not."""
+    grow = {use.last in STEP_GROWS for use in applied_optimizers(program)}
+    return None if len(grow) > 1 else grow == {True}
 
 
 def is_plain_sum(program: Program) -> bool:
@@ -57,10 +106,22 @@ def _sum(code: Code) -> Iterator[Hit]:
         if is_plain_sum(program) and program.combiner is not None:
             what = "losses" if program.combiner.kind == "sum of the losses" else "gradients"
             text = f"the {what} of the towers are added up, and neither they nor the losses are divided by their number"
-            yield Hit(program.combiner.node, program.combiner.module, text)
+            grows = grows_with_the_gradient(program)
+            level = None if grows else Severity.WARNING
+            text += "" if grows else f": {_differs(program)}" if grows is False else SOME_GROW
+            places = [(program.combiner.node, program.combiner.module)]
             if is_of_a_vector(program.combiner):
                 # One function with the loop, and a script for each of its callers.
-                yield from (Hit(each.node, each.module, text) for each in vectors_of(program.loop, program.repository))
+                places += [(each.node, each.module) for each in vectors_of(program.loop, program.repository)]
+            yield from (Hit(node, module, text, grows is not None, level) for node, module in places)
+
+
+def _differs(program: Program) -> str:
+    names = dict.fromkeys(use.last for use in applied_optimizers(program))
+    if any(STEP_DOES_NOT_GROW.search(name) for name in names):
+        by = " and ".join(names)
+        return f"by {by} the step is no larger for it, but epsilon weighs less, and so does a decay of one tower"
+    return "the step is larger if that of the optimizer, which is not seen here, grows with the gradient"
 
 
 def _scaled_sum(code: Code) -> Iterator[Hit]:
@@ -304,8 +365,12 @@ GRADIENT_RULES = (
         "gradients of the towers are added up, not averaged",
         "The towers' gradients are added up, and nothing is divided by the number of towers: neither they, nor the "
         "losses, nor "
-        "the learning rate. The step grows with the number of towers.",
-        "DistributedDataParallel averages: the same learning rate makes a step that is smaller by the number of ranks.",
+        "the learning rate. With SGD, momentum and their like the step grows with the number of towers. A warning with "
+        "Adam and others that divide by the gradient's size, and where the optimizer is not seen: the step is then the "
+        "same, but for epsilon, which weighs less beside a sum, and for a decay that one tower alone adds, which has a "
+        "smaller share in it. A note where the source has optimizers of both kinds.",
+        "DistributedDataParallel averages: with SGD and momentum the same learning rate makes a step that is smaller by "
+        "the number of ranks; with Adam and its like only what epsilon and such a decay weigh is another.",
         "Multiply each rank's loss by the world size before `backward()`, or, with SGD and momentum only, the "
         "learning rate.",
         _sum,

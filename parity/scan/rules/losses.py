@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from parity.scan.inventory.facts import reported, returned
 from parity.scan.inventory.loops import LOSS_WORDS
 from parity.scan.inventory.one_tower import only_of_one_tower
-from parity.scan.inventory.program import Code, Program
+from parity.scan.inventory.program import Code, Program, Use
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function, Module
 from parity.scan.model.names import chain
@@ -87,10 +87,19 @@ def _decay_of_one(code: Code) -> Iterator[Hit]:
             decay = use.last in ("l2_loss", "get_regularization_losses") or (
                 use.last == "get_collection" and DECAY_WORDS.search(source_of(use.call))
             )
-            if decay and program.is_in_towers(use.call):
+            if decay and program.is_in_towers(use.call) and not _is_divided_before(use, program):
                 chosen = only_of_one_tower(use.call, program, use.module)
                 if chosen is not None:
                     yield Hit(*chosen, "one tower's loss has the weight decay, and the mean over all towers is taken")
+
+
+def _is_divided_before(use: Use, program: Program) -> bool:
+    """Whether what is divided is each tower's loss before the decay is added, and gradients are added up: it counts once."""
+    divides = program.combiner.divides if program.combiner is not None else None
+    if divides is None or not program.is_in_towers(divides):
+        return False
+    function = use.module.within.get(use.call)
+    return program.repository.homes.get(divides) is function and divides.lineno < use.call.lineno  # type: ignore[attr-defined]
 
 
 def _vector(code: Code) -> Iterator[Hit]:

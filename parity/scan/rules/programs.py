@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from parity.scan.inventory.program import Code, Program, Use
+from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function, Module
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
@@ -17,6 +18,25 @@ NO_TRAINING = re.compile(
 )
 
 
+# What makes resource variables, whose op is VarHandleOp.
+RESOURCE_VARIABLES = re.compile(
+    r"use_resource\s*=\s*True|set_use_resource\(|enable_resource_variables|ResourceVariable|enable_v2_behavior|"
+    r"keras(\.\w+)*\.(layers|Sequential|Model|models|applications)|keras(\.\w+)* import|import keras|tfe\.Variable"
+)
+
+
+def _makes_resource_variables(module: Module, code: Code) -> bool:
+    """Whether a program that a module belongs to makes resource variables, by the source that it imports."""
+    around = {
+        each
+        for program in code.programs
+        for start in (program.loop.module, *(function.module for function in program.linked))
+        if module in imported_modules(start, code.repository)
+        for each in imported_modules(start, code.repository)
+    }
+    return any(RESOURCE_VARIABLES.search(line) for each in around | {module} for line in each.lines)
+
+
 def _device_function(code: Code) -> Iterator[Hit]:
     for module in _modules(code):
         for function in module.functions:
@@ -25,7 +45,13 @@ def _device_function(code: Code) -> Iterator[Hit]:
                     types = _strings(node.comparators[0], module, code)
                     if types and "Variable" in types and "VarHandleOp" not in types:
                         text = f"{source_of(node)} knows {', '.join(sorted(types))}, and not VarHandleOp"
-                        yield Hit(node, module, text)
+                        if "VariableV2" not in types:
+                            yield Hit(node, module, f"{text}: none of these is what TensorFlow 1 makes")
+                        elif _makes_resource_variables(module, code):
+                            yield Hit(node, module, f"{text}: resource variables go to the towers' devices")
+                        else:
+                            text += ": resource variables would go to the towers' devices, and none is seen here"
+                            yield Hit(node, module, text, False)
 
 
 def _modules(code: Code) -> list[Module]:
@@ -259,10 +285,12 @@ PROGRAM_RULES = (
         "device-function-without-handles",
         Severity.WARNING,
         "a device function does not know resource variables",
-        "A function that places variables compares an op's type with names that lack `VarHandleOp`; with `Variable` "
-        "alone it matches "
-        "nothing that TensorFlow 1 makes (`VariableV2`). Variables go to the towers' devices.",
-        "Nothing: results are the same wherever a variable is. Do not infer from the function where variables are.",
+        "A function that places variables compares an op's type with names that lack `VarHandleOp`. With `Variable` and "
+        "without `VariableV2` it matches nothing that TensorFlow 1 makes: variables that are made under it go to the "
+        "towers' devices. With `VariableV2` it places what `tf.Variable` and `tf.get_variable` make, and only resource "
+        "variables (`use_resource=True`, those of Keras) go to the towers' devices: a note where the source shows none.",
+        "Nothing: results are the same wherever a variable is. Do not infer from such a function where a variable is that "
+        "it does not match.",
         "`model.to(device)`.",
         _device_function,
     ),

@@ -18,12 +18,18 @@ class Hit(NamedTuple):
       module: in which.
       message: what the code does there, in one sentence with its names.
       decided: whether the source decides it there; a note where it does not, whatever the rule's level.
+      severity: where it is another than the rule's.
     """
 
     node: ast.AST
     module: Module
     message: str
     decided: bool = True
+    severity: Severity | None = None
+
+    def severity_of(self, rule: "Rule") -> Severity:
+        """Returns the level of the finding."""
+        return (self.severity or rule.severity) if self.decided else Severity.NOTE
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class Rule:
     Attributes:
       id: stable, e.g. "TP101".
       name: in words with hyphens, e.g. "gradients-summed".
-      severity: of its findings, but for those that the source does not decide: they are notes.
+      severity: of its findings, but for those that say another, and those that the source does not decide: they are notes.
       title: what the code does, in a few words.
       does: the same in sentences, with what it leads to in TensorFlow.
       under_ddp: what it means for a port to DistributedDataParallel.
@@ -70,10 +76,11 @@ def uses_in(functions: Iterable[Function]) -> Iterator[Use]:
 
 
 def each_once(hits: Iterable[Hit]) -> Iterator[Hit]:
-    """Yields hits, one for each node: what is decided in one program before what is not in another."""
+    """Yields hits, one for each node: what is decided, and at the rule's level, before what is not."""
     by_node: dict[ast.AST, Hit] = {}
     for hit in hits:
-        if hit.node not in by_node or (hit.decided and not by_node[hit.node].decided):
+        known = by_node.get(hit.node)
+        if known is None or (hit.decided, hit.severity is None) > (known.decided, known.severity is None):
             by_node[hit.node] = hit
     yield from by_node.values()
 

@@ -74,7 +74,11 @@ def _under_condition(use: Use, program: Program) -> bool:
 def _last_tower(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         loop = program.loop
-        for use in _linked_updates(program):
+        uses = _linked_updates(program)
+        puts = updates_of_towers(program) if uses else False
+        if puts is False:
+            continue
+        for use in uses:
             if not scoped(use) or loop.node not in use.module.ancestors(use.call) or use.module is not loop.module:
                 continue
             if of_first_tower(use.call, loop, use.module) or _under_condition(use, program):
@@ -84,7 +88,9 @@ def _last_tower(code: Code) -> Iterator[Hit]:
             if isinstance(statement, ast.Assign) and not _used_inside(statement, program):
                 name = source_of(statement.targets[0])
                 text = f"{name} is taken anew for each tower, and what runs behind the loop is that of the last"
-                yield Hit(use.call, use.module, text)
+                if puts is None:
+                    text += ", where their net puts any there"
+                yield Hit(use.call, use.module, text, puts is True)
 
 
 def _used_inside(statement: ast.Assign, program: Program) -> bool:
@@ -357,7 +363,7 @@ STATE_RULES = (
         Severity.WARNING,
         "the moving statistics are those of the last tower",
         "`UPDATE_OPS` of a tower's scope is bound to one name in each iteration: behind the loop it is the last "
-        "tower's.",
+        "tower's. A note where the source does not show that the towers' net puts any there.",
         "DDP's buffers are rank 0's: statistics of the first shard, not of the last.",
         "Give rank 0 the last shard, or send the buffers of the last rank: `dist.broadcast(buffer, src=world_size - "
         "1)`.",

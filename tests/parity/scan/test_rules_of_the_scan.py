@@ -73,6 +73,14 @@ def test_what_the_source_does_not_decide_is_a_note_where_it_stands(tmp_path, rul
     assert found == dict.fromkeys(marked_lines(source), Severity.NOTE)
 
 
+@pytest.mark.parametrize(("rule", "form"), forms("warning"))
+def test_what_differs_by_less_is_a_warning_where_it_stands(tmp_path, rule, form):
+    assert SCAN_RULES[rule].severity > Severity.WARNING
+    source = edited(EDITS[rule][form])
+    found = {each.place.line: each.severity for each in scanned(tmp_path, source).findings if each.rule == rule}
+    assert found == dict.fromkeys(marked_lines(source), Severity.WARNING)
+
+
 @pytest.mark.parametrize(("rule", "form"), forms("good"))
 def test_what_is_good_is_not_found(tmp_path, rule, form):
     assert rule not in {each.rule for each in scanned(tmp_path, edited(EDITS[rule][form])).findings}
