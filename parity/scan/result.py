@@ -84,7 +84,7 @@ class Finding:
 
     Attributes:
       rule: its identifier, e.g. "TP101".
-      severity: of the rule, or a note where the source does not decide it.
+      severity: of the rule, a lower one where less follows, or a note where the source does not decide it.
       place: where.
       message: what the code does here, with its names.
       fingerprint: the same while neither the line nor what is around it changes, wherever in the file it moves to.
