@@ -23,7 +23,7 @@ FLAG_WORDS = re.compile(r"norm|(^|_)bn($|_)", re.IGNORECASE)
 LAYER_CALLS = re.compile(
     r"^(tf\.nn\.(conv|bias_add)|tf\.layers\.(conv|dense)|slim\.(conv|fully_connected|separable|repeat)|keras\.layers\.)"
 )
-LIBRARIES = re.compile(r"^(tf|slim|keras|np|numpy|os|sys|six|hvd)(\.|$)")
+NEVER_A_NET = re.compile(r"^(tf|slim|keras|np|numpy|os|sys|six|hvd)(\.|$)")
 WORDS_OF_NETS = re.compile(r"(^|[._])(nets?|models?|\w*net(_?v?\d+)?|factory)([._]|$)", re.IGNORECASE)
 NETS_OF_SLIM = re.compile(r"^slim\.nets\.(\w+\.)?(resnet|inception|mobilenet|nasnet)")
 
@@ -172,7 +172,7 @@ def _is_elsewhere(node: ast.AST, module: Module, imported: set[Module]) -> bool:
         return False
     name = module.resolved(node.func)
     source, _, last = name.rpartition(".")
-    if LIBRARIES.search(name):
+    if NEVER_A_NET.search(name):
         return False
     homes = [each for each in imported if each.name == source or each.name.endswith(f".{source}")]
     if homes:
