@@ -117,13 +117,15 @@ def _looked_at(level: str, check: Check, reference: Array, candidate: Array) -> 
     other = np.asarray(candidate, np.float64).ravel()
     finite = np.isfinite(one) & np.isfinite(other)
     with np.errstate(invalid="ignore", over="ignore"):
-        # (elements,): infinite where either is not finite, so that such elements are the worst.
+        # (elements,): infinite where either is not finite, so that such elements are the worst, before a difference that
+        # is too large for float64.
         apart = np.where(finite, other - one, np.inf)
+        far = np.where(finite, np.minimum(np.abs(apart), np.finfo(np.float64).max), np.inf)
     most = min(PLACES, one.size)
     # The furthest few without sorting all of them, then those in order; stable, so that of equal ones the first is
     # shown.
-    worst = np.argpartition(-np.abs(apart), most - 1)[:most]
-    worst = worst[np.argsort(-np.abs(apart[worst]), kind="stable")]
+    worst = np.argpartition(-far, most - 1)[:most]
+    worst = worst[np.argsort(-far[worst], kind="stable")]
     # One range for both sides, so that their bars can be compared.
     both = np.concatenate([one[finite], other[finite]])
     low, high = (float(both.min()), float(both.max())) if both.size else (0.0, 0.0)

@@ -139,6 +139,7 @@ def test_options_are_each_cases_and_places_are_its_own(run):
 
 def test_no_option_is_lost_among_several_cases():
     known = {"case", "jobs", "fail_fast", "levels", "golden", "html", "annotations", "quiet", "verbose", "verb", "run"}
+    known.add("since")  # of one case alone, and refused of several
     known |= {*command.VALUES, *command.FLAGS, *command.FOLDERS, *command.REPORTS_OF_ALL}
     assert {*vars(build_parser().parse_args(["run", "a", "b"]))} == known
     arguments = build_parser().parse_args(["run", "a", "b", "--budget", "3GB", "--quick", "--opt-level", "O1"])

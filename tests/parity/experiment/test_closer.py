@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -49,6 +49,7 @@ def test_a_histogram_counts_a_value_in_the_part_it_lies_in():
     assert found.counts == [3, *[0] * (BINS - 2), 2]
 
 
+@example(np.full((3, 4), 1.8e299), np.array([-1.79e308, np.inf, *[-1.79e308] * 10]).reshape(3, 4))
 @given(arrays(np.float64, (3, 4), elements=st.floats()), arrays(np.float64, (3, 4), elements=st.floats()))
 def test_any_two_tensors_can_be_looked_at_and_the_furthest_apart_come_first(one, other):
     found = _looked_at("function", Check("lockstep", 0, "grad/w", "different"), one, other)
