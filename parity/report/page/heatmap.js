@@ -178,7 +178,7 @@ class HeatMap {
   }
 
   pressed(event) {
-    if (!this.order.length || event.altKey || event.metaKey) return;
+    if (!this.order.length || !this.grid.unpacked || event.altKey || event.metaKey) return;
     const page = Math.max(1, Math.floor(this.box.clientHeight / ROW) - 2), { row, column } = this, far = event.ctrlKey;
     const moves = {
       ArrowUp: () => this.go(row - 1, column), ArrowDown: () => this.go(row + 1, column),

@@ -49,10 +49,12 @@ function start() {
 
   async function choose(row, column) {
     const wanted = run.value;
+    delete document.documentElement.dataset.drawn;
     if (!grid().unpacked) await unpack(wanted, grid());
     if (run.value !== wanted) return;
     list(row, column);
     show(row, column);
+    document.documentElement.dataset.drawn = Math.round(performance.now());
   }
 
   function list(row = heat.order[heat.row], column = heat.column) {
@@ -85,7 +87,7 @@ function start() {
     return;
   }
   if (place) find("map").scrollIntoView();
-  choose(row, column).then(() => { document.documentElement.dataset.drawn = Math.round(performance.now()); });
+  choose(row, column);
 }
 
 function legend(box, colours) {

@@ -102,7 +102,7 @@ def test_a_link_to_a_tensor_and_a_step_opens_them_in_this_report_and_in_the_next
     tab.evaluate(
         "document.getElementById('run').value = 1; document.getElementById('run').dispatchEvent(new Event('change'))"
     )
-    tab.until("document.getElementById('tensor').innerText.includes('a&b')")
+    tab.until("document.documentElement.dataset.drawn && document.getElementById('tensor').innerText.includes('a&b')")
     tab.evaluate("document.getElementById('heat').focus()")
     for key in ("ArrowRight", "Enter"):
         tab.ask("Input.dispatchKeyEvent", type="keyDown", key=key)
