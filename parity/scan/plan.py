@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from parity.scan.inventory.facts import count_of, flags_in
+from parity.scan.inventory.count import count_of, flags_in
 from parity.scan.inventory.program import Code, Program
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Module

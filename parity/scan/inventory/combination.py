@@ -23,6 +23,7 @@ CALLS_OF_SUMS = frozenset(
 DIVISIONS = frozenset(
     ["tf.div", "tf.divide", "tf.truediv", "tf.realdiv", "tf.div_no_nan", "tf.scalar_mul", "tf.multiply"]
 )
+SUMMARY = re.compile(r"(^|\.)(summary\.\w+|print|Print)$")  # of what is written down, and of nothing else
 NODES_OF_LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp)
 
 
@@ -224,16 +225,15 @@ def _in_sparse_branch(node: ast.AST, repository: Repository) -> bool:
 
 
 def _in_summary(node: ast.AST, repository: Repository) -> bool:
-    """Whether something is computed for a summary or a log alone."""
     module = _module_of(node, repository)
-    if module is None:
-        return False
-    for each in module.ancestors(node):
-        if isinstance(each, ast.stmt):
-            return False
-        if isinstance(each, ast.Call) and re.search(r"(^|\.)(summary\.\w+|print|Print)$", module.resolved(each.func)):
-            return True
-    return False
+    return module is not None and _is_for_a_summary(node, module)
+
+
+def _is_for_a_summary(node: ast.AST, module: Module) -> bool:
+    """Whether something is computed for a summary or a log alone: nobody differentiates it."""
+    return any(
+        isinstance(each, ast.Call) and SUMMARY.search(module.resolved(each.func)) for each in module.ancestors(node)
+    )
 
 
 def _sparse(combiner: Combiner, nodes: Sequence[ast.AST], repository: Repository) -> None:
@@ -355,7 +355,7 @@ def _of_losses(loop: TowerLoop, scope: Sequence[Function], repository: Repositor
         for call in function.calls:
             if function is loop.function and _line(call) < _line(loop.node):
                 continue
-            if _is_summary(call, function):
+            if _is_for_a_summary(call, function.module):
                 continue
             name = function.module.resolved(call.func)
             if name not in CALLS_OF_MEANS | {"tf.add_n", "tf.accumulate_n", "tf.reduce_sum"} or not call.args:
@@ -373,15 +373,6 @@ def _of_losses(loop: TowerLoop, scope: Sequence[Function], repository: Repositor
             kind = "mean of the losses" if divided is not None else "sum of the losses"
             return Combiner(kind, call, function.module, function, divided)
     return None
-
-
-def _is_summary(call: ast.Call, function: Function) -> bool:
-    """Whether something is computed for a summary or a log only: nobody differentiates it."""
-    return any(
-        isinstance(each, ast.Call)
-        and function.module.resolved(each.func).startswith(("tf.summary.", "tf.Print", "print"))
-        for each in function.module.ancestors(call)
-    )
 
 
 def vectors_of(loop: TowerLoop, repository: Repository) -> list[Combiner]:

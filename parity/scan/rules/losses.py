@@ -4,8 +4,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from parity.scan.inventory.facts import reported, returned
 from parity.scan.inventory.loops import LOSS_WORDS
+from parity.scan.inventory.losses import reported, returned
 from parity.scan.inventory.one_tower import only_of_one_tower
 from parity.scan.inventory.program import Code, Program, Use
 from parity.scan.model.imports import imported_modules
