@@ -77,7 +77,6 @@ CLOSE_DERIVED = 1e-6  # of gradients, factors and shares derived from a slot: a 
 CLOSE_SOLVED = 1e-5
 # Elements: of so few, limits and empty rows may leave none to fit; a tensor without a rule then refutes nothing.
 FEW_ELEMENTS = 16
-FEWEST_MOVED = 8  # numbers: of so many the same ones stand in other places by chance once in 8! = 40,320 times
 FREEDOM = 2  # elements more than columns: as many as columns are fitted by anything
 
 

@@ -11,7 +11,7 @@ from parity.trace import LaidOut
 
 CLOSE_IN_LAYOUT = 1e-9  # of outputs in one layout, relative: right ports are at most 6e-12 apart behind 40 layers
 MOST_OPS_BACK = 24  # ops
-FEWEST_ELSEWHERE = 8  # numbers, of which the same ones stand in other places by chance once in 8!
+FEWEST_MOVED = 8  # numbers: of so many the same ones stand in other places by chance once in 8! = 40,320 times
 
 
 def at_the_mover(place: Location) -> Location:
@@ -95,7 +95,7 @@ def _module_of_moved(number: int, own: int, passes: tuple[Pass, Pass]) -> str:
             for there, each in enumerate(reference.ops[own].operands)
             if each.op is None and (value := reference.operand(own, there)) is not None
         ]
-        if made is None or made.size < FEWEST_ELSEWHERE or made.dtype.kind != "f":
+        if made is None or made.size < FEWEST_MOVED or made.dtype.kind != "f":
             continue
         numbers = np.sort(made, axis=None)
         same = [

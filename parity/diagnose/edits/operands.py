@@ -20,7 +20,7 @@ from parity.diagnose.edits.edit import (
     origin,
 )
 from parity.diagnose.evidence import CLOSE
-from parity.diagnose.fitting import FEWEST_MOVED, different_numbers
+from parity.diagnose.fitting import different_numbers
 from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.diagnose.ops.rearranging import REARRANGING
 from parity.diagnose.ops.table import plain
@@ -28,6 +28,7 @@ from parity.judge.metrics import norm
 from parity.locate.downstream import upstream
 from parity.locate.layouts import MOST_ALIGNED, layouts
 from parity.locate.matching import alike
+from parity.locate.rearranged import FEWEST_MOVED
 from parity.trace.arrays import Array
 
 LEAST_NUMBERS = 3  # different ones, from which on one power of all is no chance
@@ -176,7 +177,7 @@ def _moved(at: At) -> Iterator[Edit]:
         for other in at.near.fed:
             if other.size != own.size or other.ndim > MOST_ALIGNED or other.dtype.kind != own.dtype.kind:
                 continue
-            if not (_same_two(own, other) if masked else _same_numbers(own, other)):
+            if not (_masks_by_the_same_numbers(own, other) if masked else _same_numbers(own, other)):
                 continue
             # In the shape that is taken, by every order of axes: as the op on the other side may have its axes
             # elsewhere.
@@ -184,10 +185,10 @@ def _moved(at: At) -> Iterator[Edit]:
                 if not np.array_equal(arranged, own):
                     yield from at.edit(at.instead(place, arranged), name, *words)
             if not masked:
-                yield from _moved_for_all(at, each.source, other, words)
+                yield from _moved_for_all_readers(at, each.source, other, words)
 
 
-def _moved_for_all(at: At, source: int | None, other: Array, words: tuple[str, str]) -> Iterator[Edit]:
+def _moved_for_all_readers(at: At, source: int | None, other: Array, words: tuple[str, str]) -> Iterator[Edit]:
     """Yields the changes of an op's output to the same numbers in other places, for all that take it."""
     output = at.run.output(source) if source is not None and len(at.run.readers[source]) > 1 else None
     if source is None or output is None or output.size != other.size or output.ndim > MOST_ALIGNED:
@@ -197,7 +198,7 @@ def _moved_for_all(at: At, source: int | None, other: Array, words: tuple[str, s
             yield Edit(source, arranged, "moved_values", *words)
 
 
-def _same_two(one: Array, other: Array) -> bool:
+def _masks_by_the_same_numbers(one: Array, other: Array) -> bool:
     """Whether two masks hold the same two numbers."""
     return is_mask(other) and bool(np.array_equal(np.unique(one), np.unique(other)))
 
@@ -224,7 +225,7 @@ def _arrays(at: At) -> Iterator[Edit]:
                 # One number throughout was computed of shapes alone, as shares of zeros are: it is nobody's value.
                 computed = np.ptp(own) == np.ptp(value) == 0
                 masks = not name and own.dtype.kind in "fb" and at.kind in MASKED_BY and is_mask(own)
-                if masks and own.dtype == value.dtype and _same_two(own, value):
+                if masks and own.dtype == value.dtype and _masks_by_the_same_numbers(own, value):
                     words = (f"takes for {at.kind} the mask {each.name or 'of a constant'}", "takes another mask")
                     yield from at.edit(at.instead(place, value.reshape(own.shape)), "mask", *words)
                     continue

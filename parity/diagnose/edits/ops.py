@@ -20,40 +20,27 @@ from parity.diagnose.edits.edit import (
     name_without,
     origin,
 )
+from parity.diagnose.edits.masks import FILLING, counts_things, mask_edits
 from parity.diagnose.edits.windows import window_edits
 from parity.diagnose.evidence import same_values
 from parity.diagnose.ops.activations import log_softmax, softmax
 from parity.diagnose.ops.forward_pass import RecomputedPass, Taken
 from parity.diagnose.ops.rearranging import CONCATENATING, LAYOUTS, REARRANGING
 from parity.diagnose.ops.resize import resized
-from parity.diagnose.ops.table import BINARY, REDUCTIONS, UNARY, axes_of, computed, plain
+from parity.diagnose.ops.table import BINARY, REDUCTIONS, UNARY, axes_of, plain
 from parity.trace.arrays import Array
 
 LARGEST_EPSILON = 1e-2  # below which what is added before a root, a logarithm or a division is an epsilon
 MOST_JOINED = 4  # tensors: 24 orders
 MOST_INDICES = 64  # places of an axis, of which one is picked
 MOST_OPS_OF_LENGTH = 5  # an epsilon, a root, a reciprocal and layouts, up to what is divided by a length
-DIAGONALS = (-1, 0, 1, 2)  # from which a mask of what comes after may begin: its own, one before, one and two behind
 MOST_SHIFTED = 4  # places of an axis that are cut off
 Function = Callable[[Array], Array]
 RESIZING = ("upsample", "resize")
 # What an epsilon keeps away from 0.
 ROOTS = frozenset(["rsqrt", "sqrt", "div", "log", "rdiv", "reciprocal", "maximum", "pow"])
-FILLING = frozenset(["select", "selectv2", "where"])
 # Between scores and a softmax of them: scores that are masked, shifted, joined or laid out anew.
 INTO_SCORES = LAYOUTS | CONCATENATING | FILLING | frozenset(["add", "sub", "masked_fill"])
-# What these take as whole numbers says which rows are meant, and masks nothing though there be only two of them.
-LOOKUPS = ("gather", "resourcegather", "onehot", "one_hot", "embedding", "index_select")
-COMPARED = {  # a mask may count its limit in or out
-    "greater": "greaterequal",
-    "greaterequal": "greater",
-    "less": "lessequal",
-    "lessequal": "less",
-    "gt": "ge",
-    "ge": "gt",
-    "lt": "le",
-    "le": "lt",
-}
 
 
 def plain_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
@@ -80,7 +67,7 @@ def plain_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
             _constants,
             _attributes,
             _joined,
-            _masks,
+            mask_edits,
             _turned,
             _in_order,
         ):
@@ -113,19 +100,11 @@ def _left_out(at: At) -> Iterator[Edit]:
         )
         words = f"has {at.kind} there", f"leaves {what} out"
         name = "epsilon" if dropped == "epsilon" else name_without({dropped}, at.near.of_loss)
-        if at.kind == "div" and any(_counts(at.run, other) for other in beside):
+        if at.kind == "div" and any(counts_things(at.run, other) for other in beside):
             name = at.by("loss_reduction", "reduction")  # a sum for a mean
         if at.kind in ("mul", "div") and constants and all(o.source is None and o.value.size == 1 for o in beside):
             name = _of_constant(at, constants[0])  # a factor that is 1 instead
         yield from at.edit(value.reshape(at.output.shape), name, *words, dropped)
-
-
-def _counts(run: RecomputedPass, taken: Taken) -> bool:
-    """Whether what is taken is a number of things: a sum, kept from being 0 where it may be."""
-    number = taken.source
-    while number is not None and plain(run.ops[number].kind) in ("maximum", "add", "clamp", *LAYOUTS):
-        number = next(iter(run.ops[number].inputs), None)
-    return number is not None and plain(run.ops[number].kind) == "sum"
 
 
 def _picked(at: At) -> Iterator[Edit]:
@@ -393,78 +372,6 @@ def _joined(at: At) -> Iterator[Edit]:
             values[place] = at.taken[other].value
         words = f"joins {len(data)} in order", f"joins them in the order {[data.index(each) for each in order]}"
         yield from at.edit(at.run.given(at.number, values), "channel_order", *words)
-
-
-def _masks(at: At) -> Iterator[Edit]:
-    """What holds two numbers only: inverted, turned, shifted, or all of one of them."""
-    for place, each in enumerate(at.taken):
-        mask = each.value
-        if at.kind in COMPARED or not mask.ndim or not is_mask(mask):
-            continue
-        low, high = (mask.min(), mask.max())
-        ways = [(np.where(mask == low, high, low), "takes the mask inverted")]
-        # Square, as of positions by positions: along the other axis it is of queries for keys.
-        if mask.ndim > 1 and mask.shape[-1] == mask.shape[-2]:
-            ways.append((mask.swapaxes(-1, -2), "takes the mask along the other axis"))
-        ways += [(_shifted(mask, by), f"takes the mask a place {'later' if by > 0 else 'earlier'}") for by in (1, -1)]
-        ways += [(np.full_like(mask, one), "takes no mask, or one of everything") for one in (low, high)]
-        ways += [(other, f"takes the mask from the diagonal {by:+d} on") for by, other in _triangles(mask)]
-        looked_up = at.kind.startswith(LOOKUPS) and mask.dtype.kind in "iu"
-        divides = (at.kind, place) in (("div", 1), ("rdiv", 0))
-        for other, words in ways:
-            name = at.by("loss_reduction", "reduction") if at.kind in REDUCTIONS else "mask"  # what is counted
-            as_is = f"takes the mask of {origin(at.run, each)}"
-            if divides:
-                # What is divided by is left out nowhere: the two numbers are two counts, or two sizes.
-                name = (
-                    at.by("loss_reduction", "reduction") if _counts(at.run, each) else at.by("loss_function", "scale")
-                )
-                as_is = f"divides by what {origin(at.run, each)} gives"
-                words = words.replace("takes no mask, or one of everything", "divides by one number throughout")
-                words = words.replace("takes the mask", "divides by it")
-            if looked_up:
-                # One row throughout is what is left of indices that are not used.
-                name = "input_ignored" if np.ptp(other) == 0 else "other_rows"
-                as_is = f"takes the rows that {origin(at.run, each)} says"
-                words = "takes one row throughout" if np.ptp(other) == 0 else words.replace("mask", "indices")
-            yield from at.edit(at.instead(place, other), name, as_is, words)
-    yield from _filled(at)
-    if at.kind in COMPARED:
-        other = COMPARED[at.kind]
-        attributes = at.run.ops[at.number].attributes
-        values = [each.value for each in at.taken] + [attributes[key] for key in ("1",) if key in attributes]
-        yield from at.edit(computed(other, values, {}), "mask", f"compares by {at.kind}", f"compares by {other}")
-
-
-def _triangles(mask: Array) -> Iterator[tuple[int, Array]]:
-    """Yields masks of what comes after, that begin a place earlier or later, where a mask is one."""
-    if mask.ndim < 2 or mask.shape[-1] != mask.shape[-2]:
-        return
-    low, high = mask.min(), mask.max()
-    for one, other in ((low, high), (high, low)):
-        made = {
-            by: np.broadcast_to(np.where(np.triu(np.ones(mask.shape[-2:]), by) > 0, one, other), mask.shape)
-            for by in DIAGONALS
-        }
-        if any(np.array_equal(each, mask) for each in made.values()):
-            yield from ((by, each.astype(mask.dtype)) for by, each in made.items())
-
-
-def _filled(at: At) -> Iterator[Edit]:
-    """What a mask leaves out is replaced by another number."""
-    for place, each in enumerate(at.taken if at.kind in FILLING else []):
-        if each.source is None and each.value.size and each.value.dtype.kind == "f" and np.ptp(each.value) == 0.0:
-            own = float(each.value.reshape(-1)[0])
-            for other in at.near.numbers:
-                made = at.instead(place, np.full_like(each.value, other)) if other != own else None
-                yield from at.edit(made, "mask", f"fills what is masked with {own:.6g}", f"fills it with {other:.6g}")
-
-
-def _shifted(mask: Array, by: int) -> Array:
-    """A mask moved along its last axis; what comes in is what was at the border."""
-    # The border is repeated: nothing is known of what lies beyond it.
-    count = mask.shape[-1]
-    return np.asarray(mask.take(np.clip(np.arange(count) - by, 0, count - 1), -1))
 
 
 def _turned(at: At) -> Iterator[Edit]:

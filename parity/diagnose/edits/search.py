@@ -5,31 +5,30 @@ change is named where what comes of it is what the other side has and the unchan
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from parity.diagnose.catalogue import build_cause
-from parity.diagnose.edits.edit import EDITED_ACTIVATIONS, OTHER_OPERATION, Edit, Near
+from parity.diagnose.edits.cause import cause_of_hit
+from parity.diagnose.edits.edit import Edit, Near
 from parity.diagnose.edits.operands import exchanged, followed, moved_edits, operand_edits
-from parity.diagnose.edits.ops import FILLING, plain_edits
+from parity.diagnose.edits.ops import plain_edits
 from parity.diagnose.edits.repeated import Changes, made_again
+from parity.diagnose.edits.side import MOST_OPS_CHANGED, Hit, Side, kinds_of
 from parity.diagnose.evidence import CLOSE
 from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.diagnose.ops.rearranging import CONCATENATING
-from parity.diagnose.ops.table import UNARY, plain
+from parity.diagnose.ops.table import plain
 from parity.judge.result import Cause
 from parity.locate.divergence import is_drawn
 from parity.locate.downstream import active, losses_of, readers, upstream
 from parity.locate.layouts import align
-from parity.locate.matching import Pass, alike
+from parity.locate.matching import alike
 from parity.trace import ForwardOp
 from parity.trace.arrays import Array
 
-MOST_OPS_CHANGED = 12  # ops behind the parting that are changed
 MOST_OPS_WITH_OTHER_INPUTS = 3  # ops from the parting whose inputs are changed
 MOST_OPS_OF_DATA = 6  # ops of data alone in front of them
 MOST_AT_ONCE = 4  # ops alike, as what makes the two states of a cell
@@ -46,43 +45,9 @@ UNCHANGED = 1e-8  # as near as this a pass is without the change: it explains no
 # No scale, turned, halved, doubled, and the epsilons of norms, optimizers and clipped logarithms.
 COMMON_CONSTANTS = (0.0, 1.0, -1.0, 2.0, 0.5, 1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12)
 MOST_CONSTANTS = 24
-MOST_OPS_LEFT_FOR_LATER = 12  # ops behind the parting in which what is left out there may be done
-# Modules that torch computes of several ops, any of which may be the one that is changed.
-MODULES = {"LocalResponseNorm": ("response_normalisation", "local response normalisation")}
-# The same as functions: torch's, and the one of like_tf.
-FUNCTIONS_OF_OPS = dict.fromkeys(("local_response_norm", "local_response_normalization"), MODULES["LocalResponseNorm"])
-# What is done by one of these may be done by another, of what is turned round or inverted.
-TURNED_ROUND = {kind: frozenset(kinds) for kinds in (("add", "sub", "rsub"), ("mul", "div")) for kind in kinds}
 # For all changes of one side, as `work` counts them: 0.2 s of one processor as a ReLU, 0.6 s as a tanh. What is tried last
 # is left out.
 MOST_NUMBERS_COMPUTED = 50_000_000
-
-
-class Side(NamedTuple):
-    """One side's pass.
-
-    Fields:
-      passed: as it was recorded.
-      start: number of the op at which it parts from the other, None where it has none.
-      wrong: numbers of its ops whose output the other side has not.
-      reached: numbers of those that the other side has too.
-      counted: numbers of those whose output tells.
-    """
-
-    passed: Pass
-    start: int | None
-    wrong: frozenset[int]
-    reached: frozenset[int]
-    counted: frozenset[int]
-
-
-class _Hit(NamedTuple):
-    edit: Edit
-    at: int  # of this side's op whose output that is
-    number: int  # of the other side's op whose output comes of the edit
-    of_loss: bool
-    size: int
-    met: Mapping[int, int] = {}  # all that comes of the edit: number of the other side's op to that of this side's
 
 
 def repaired(reference: Side, candidate: Side, of_loss: bool) -> Cause | None:
@@ -98,23 +63,11 @@ def repaired(reference: Side, candidate: Side, of_loss: bool) -> Cause | None:
     for own, other, turned in ((reference, candidate, False), (candidate, reference, True)):
         hit = _search(own, other, of_loss)
         if hit is not None:
-            cause = _cause(hit, reference, candidate, turned, of_loss)
-            number = hit.edit.number if turned else candidate.start
-            cause = cause if hit.edit.dropped else _of_module(cause, candidate, number)
-            return replace(cause, op=hit.edit.number if turned else cause.op)
+            return cause_of_hit(hit, reference, candidate, turned, of_loss)
     return None
 
 
-def _of_module(cause: Cause, candidate: Side, number: int | None) -> Cause:
-    """A change of what a module or function of torch's computes of several ops is named by what that is."""
-    module = candidate.passed.ops[number].attributes.get("module") if number is not None else None
-    line = candidate.passed.ops[number].line if number is not None else None
-    called = next((each for each in FUNCTIONS_OF_OPS if line is not None and f"{each}(" in line.text), "")
-    name, words = MODULES.get(str(module), FUNCTIONS_OF_OPS.get(called, ("", "")))
-    return replace(cause, name=name, title=f"{words} by other numbers: {cause.title}") if name else cause
-
-
-def _search(own: Side, other: Side, of_loss: bool) -> _Hit | None:
+def _search(own: Side, other: Side, of_loss: bool) -> Hit | None:
     if own.start is None or other.start is None:
         return None
     # Changes come the likeliest first. One that explains the loss ends the search; one that explains an output waits
@@ -139,7 +92,7 @@ def _search(own: Side, other: Side, of_loss: bool) -> _Hit | None:
     return first
 
 
-def _met_again(run: RecomputedPass, edit: Edit, changes: Changes, hits: Sequence[_Hit], targets: "_Targets") -> bool:
+def _met_again(run: RecomputedPass, edit: Edit, changes: Changes, hits: Sequence[Hit], targets: "_Targets") -> bool:
     """Whether a change that does not explain the loss is met again where it is made in the next step of a loop too.
 
     Where there is no next step, or nothing of it can be computed, nothing speaks against it.
@@ -162,7 +115,7 @@ def _changes(
     ops, start = own.passed.ops, own.start
     assert start is not None
     near = Near(
-        _kinds(other), list(_numbers(other)), list(_arrays(own, other)), (), list(_fed(other)), own.reached, of_loss
+        kinds_of(other), list(_numbers(other)), list(_arrays(own, other)), (), list(_fed(other)), own.reached, of_loss
     )
     found = _behind(ops, start)
     of_weights = active(ops)
@@ -258,9 +211,9 @@ def _behind(ops: Sequence[ForwardOp], start: int) -> list[int]:
     return found
 
 
-def _hits(run: RecomputedPass, edit: Edit, wrong: frozenset[int], targets: "_Targets") -> list[_Hit]:
+def _hits(run: RecomputedPass, edit: Edit, wrong: frozenset[int], targets: "_Targets") -> list[Hit]:
     """Returns where the other side has what comes of an edit, in order."""
-    hits, since, changes = list[_Hit](), 0, {edit.number: edit.value, **dict(edit.beside)}
+    hits, since, changes = list[Hit](), 0, {edit.number: edit.value, **dict(edit.beside)}
     of_data = edit.number in run.of_data
     # Of the ops behind the change `since` counts those behind the last hit: a change that is right keeps being met, and
     # one that never is gives up after MOST_OPS_WITHOUT_HIT.
@@ -272,7 +225,7 @@ def _hits(run: RecomputedPass, edit: Edit, wrong: frozenset[int], targets: "_Tar
         found = targets.find(value, run.output(number)) if number in wrong else None
         if found is not None:
             since = 0
-            hits.append(_Hit(edit, number, found, targets.is_loss(found), value.size))
+            hits.append(Hit(edit, number, found, targets.is_loss(found), value.size))
     # What is made of an output by itself shows nothing: the other side may have the same ops in one. And what is met
     # once, and not in what is computed of it, is a part that the other side has on its own way.
     alone = len(hits) == 1 and since > MOST_OPS_BEHIND_ONE_HIT and not hits[0].of_loss
@@ -409,12 +362,6 @@ def _is_in_another_order(made: Array, wanted: Array, unchanged: Array | None) ->
     return unchanged is None or not same or not alike(numbers, np.sort(unchanged, axis=None), UNCHANGED)
 
 
-def _kinds(side: Side) -> set[str]:
-    """The kinds of a side's ops where it parts."""
-    start = side.start or 0
-    return {plain(op.kind) for op in side.passed.ops[start : start + MOST_OPS_CHANGED]}
-
-
 def _numbers(side: Side) -> Iterator[float]:
     """Yields the constants that a side has where it parts, and what people have in their place."""
     seen: dict[float, None] = {}
@@ -462,129 +409,3 @@ def _fed(side: Side) -> Iterator[Array]:
             value = side.passed.operand(number, at) if operand.name not in ops[number].weights else None
             if value is not None and value.size > 1 and value.dtype.kind in "fb":
                 yield value
-
-
-def _cause(hit: _Hit, reference: Side, candidate: Side, turned: bool, of_loss: bool) -> Cause:
-    edit = hit.edit
-    own, other = (candidate, reference) if turned else (reference, candidate)
-    lines = _shown(own, edit.number), _shown(other, hit.number if other.start is None else other.start)
-    port, graph = lines if turned else lines[::-1]
-    whose = ("port's", "reference's") if turned else ("reference's", "port's")
-    target = f"{plain(other.passed.ops[hit.number].kind)} at {_shown(other, hit.number)}"
-    what = "the loss" if hit.of_loss else f"the {hit.size:,} numbers of {target}"
-    evidence = f"the {whose[0]} pass, with that one op done so, gives {what} that the {whose[1]} has, to rounding"
-    at: dict[str, Any] = {"port": port, "graph": graph}
-    # A choice that the port has and the reference has too is no mask left out, but another choice.
-    if turned and edit.dropped == "mask" and FILLING & _kinds(reference):
-        return build_cause("loss_function" if of_loss else OTHER_OPERATION, "choice", evidence=evidence, **at)
-    if turned and edit.dropped:
-        variant = "sooner" if _later(edit, reference) else "only in the port"
-        return build_cause(_of_extra(edit, of_loss), variant, evidence=evidence, dropped=edit.dropped, **at)
-    if not turned and edit.name == "op_left_out" and _behind_all_met(hit, reference, candidate):
-        kind = plain(reference.passed.ops[edit.number].kind)
-        return build_cause(
-            "loss_function" if of_loss else OTHER_OPERATION, "later", evidence=evidence, dropped=kind, **at
-        )
-    if edit.name in ("op_left_out", "activation_function") and _later(edit, candidate):
-        return build_cause(OTHER_OPERATION, "later", evidence=evidence, dropped=edit.dropped, **at)
-    there, here = (edit.as_is, edit.changed) if turned else (edit.changed, edit.as_is)
-    lacking = None if turned else _lacking(edit, reference, candidate)
-    return build_cause(edit.name, "one change", evidence=evidence, op=lacking, there=there, here=here, **at)
-
-
-def _lacking(edit: Edit, reference: Side, candidate: Side) -> int | None:
-    """The port's op behind which it lacks what is left out; None where it lacks it in front of what is wrong there.
-
-    That is the last of several things of which all lack it, and what gives it to a function that is left out at the end of
-    the reference's function, whose output is taken elsewhere.
-    """
-    if not edit.dropped:
-        return None
-    ops = reference.passed.ops
-    if not edit.beside and not _ends_its_function(edit.number, ops):
-        return None
-    number = edit.beside[-1][0] if edit.beside else edit.number
-    wanted = [reference.passed.value(each) for each in ops[number].inputs]
-    for number in sorted(candidate.reached):
-        value = candidate.passed.value(number)
-        pairs = [align(each, value) for each in wanted if value is not None and each is not None]
-        if any(pair is not None and alike(pair.reference, pair.candidate, CLOSE) for pair in pairs):
-            return number
-    return None
-
-
-def _ends_its_function(number: int, ops: Sequence[ForwardOp]) -> bool:
-    """Whether an op of one input is called where that is made, and what takes its output in another function, or call."""
-    op = ops[number]
-    lines = [ops[each].line for each in (number, *op.inputs)]
-    taking = [ops[each].line for each in readers(ops)[number]]
-    if len(op.inputs) != 1 or not taking or None in (*lines, *taking):
-        return False
-    own, given, *_ = [(line.file, line.function, line.callers) for line in lines if line is not None]
-    return own == given and own not in [(line.file, line.function, line.callers) for line in taking if line is not None]
-
-
-def _later(edit: Edit, side: Side) -> bool:
-    """Whether a side does the function that is left out in its place soon after: in another order."""
-    if edit.dropped not in UNARY or side.start is None:
-        return False
-    ops, number = side.passed.ops, side.start
-    after = readers(ops)
-    for _ in range(MOST_OPS_LEFT_FOR_LATER):
-        if plain(ops[number].kind) == edit.dropped:
-            return True
-        if not after[number] or ops[number].weights:
-            return False
-        number = max(after[number])  # what all ways of a norm lead to
-    return False
-
-
-def _behind_all_met(hit: _Hit, reference: Side, candidate: Side) -> bool:
-    """Whether the port does what is left out behind the last of what is met, with the same numbers: in another order.
-
-    What both sides do there, such as a further sum, is met too.
-    """
-    number = hit.edit.number
-    kind = plain(reference.passed.ops[number].kind)
-    if kind not in TURNED_ROUND or hit.of_loss:
-        return False
-    # What is left of it when it is left out is what both sides go on with.
-    kept = hit.edit.value.reshape(-1)
-    taken = [each for each in _operands(reference.passed, number) if not np.array_equal(each.reshape(-1), kept)]
-    ops = candidate.passed.ops
-    after, own = readers(ops), readers(reference.passed.ops)
-    # Where the reference has such an op too, it is that one whose operand differs.
-    alone = [
-        each
-        for each, at in hit.met.items()
-        if not any(plain(reference.passed.ops[n].kind) in TURNED_ROUND[kind] for n in own[at])
-    ]
-    later = {reader for each in alone for reader in after[each]} & candidate.wrong & upstream(ops, losses_of(ops))
-    return any(
-        alike(pair.reference, pair.candidate, CLOSE)
-        for each in later - hit.met.keys()
-        if plain(ops[each].kind) in TURNED_ROUND[kind]
-        for one in taken
-        for other in _operands(candidate.passed, each)
-        if (pair := align(one, other)) is not None
-    )
-
-
-def _operands(passed: Pass, number: int) -> list[Array]:
-    """What an op takes, but for single numbers."""
-    values = (passed.operand(number, at) for at in range(len(passed.ops[number].operands)))
-    return [each for each in values if each is not None and each.size > 1 and each.dtype.kind == "f"]
-
-
-def _of_extra(edit: Edit, of_loss: bool) -> str:
-    """The name of the cause where the port has an op more."""
-    if edit.dropped in EDITED_ACTIVATIONS:
-        return "activation_function"
-    # What the port has more is named by what it is, where there is a name: the rest says only that it is another op.
-    names = {"mask": "mask", "epsilon": "epsilon", "mul": "extra_scale", "div": "extra_scale"}
-    return names.get(edit.dropped, "loss_function" if of_loss else OTHER_OPERATION)
-
-
-def _shown(side: Side, number: int) -> str:
-    op = side.passed.ops[number]
-    return op.line.shown if op.line is not None else " ".join(each for each in (op.name, op.kind) if each)

@@ -13,7 +13,7 @@ import numpy as np
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.edits.edit import OTHER_OPERATION
 from parity.diagnose.evidence import CLOSE, LEFT, same_in_order
-from parity.diagnose.fitting import FEWEST_MOVED, different_numbers
+from parity.diagnose.fitting import different_numbers
 from parity.diagnose.layers.rules import functions
 from parity.diagnose.ops.rearranging import CONCATENATING, GRAPH_PADDING
 from parity.diagnose.ops.table import BINARY, UNARY, computed, plain
@@ -21,6 +21,7 @@ from parity.judge.metrics import norm
 from parity.judge.result import Cause
 from parity.locate.layouts import align, same_in_some_layout
 from parity.locate.op_kinds import same
+from parity.locate.rearranged import FEWEST_MOVED
 from parity.trace.arrays import Array
 
 CAST = 1e-7  # of a norm: more than float32 rounds off, less than a bug of a millionth

@@ -7,11 +7,12 @@ import numpy as np
 
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import CLOSE, alike, same_in_order
-from parity.diagnose.fitting import FEWEST_MOVED, different_numbers
+from parity.diagnose.fitting import different_numbers
 from parity.diagnose.layers.products import INNER_AXES
 from parity.judge.metrics import norm
 from parity.judge.result import Cause
 from parity.locate.layouts import align
+from parity.locate.rearranged import FEWEST_MOVED
 from parity.trace.arrays import Array
 
 FEWEST_ON_A_LINE = 3  # different numbers: through two there always is a line

@@ -7,19 +7,19 @@ control is the reference's pass with the port's places in all of them: it has to
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.fitting import FEWEST_MOVED, different_numbers
+from parity.diagnose.edits.search import CLOSE_LOSS
+from parity.diagnose.fitting import different_numbers
 from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.diagnose.ops.table import plain
 from parity.judge.result import Cause
 from parity.locate import Location
 from parity.locate.downstream import active, losses_of
 from parity.locate.layouts import align
+from parity.locate.rearranged import CLOSE_IN_LAYOUT, FEWEST_MOVED
 from parity.trace.arrays import Array
 
 MOST_OUTPUTS_MOVED = 12
 MOST_RECOMPUTED = 400  # ops behind them
-SAME_PLACES = 1e-9  # of outputs in one layout, relative, as CLOSE_IN_LAYOUT of locate/rearranged.py
-CLOSE_TO_LOSS = 1e-11  # of one number, as CLOSE_LOSS of edits/search.py
 
 
 def cause_of_moves(place: Location) -> Cause | None:
@@ -36,9 +36,9 @@ def cause_of_moves(place: Location) -> Cause | None:
         return None
     made = dict(RecomputedPass(reference).after(moved, MOST_RECOMPUTED)).get(ends[0])
     there, here = float(wanted.reshape(())), float(own.reshape(()))
-    if made is None or made.size != 1 or abs(there - here) <= SAME_PLACES * abs(there):
+    if made is None or made.size != 1 or abs(there - here) <= CLOSE_IN_LAYOUT * abs(there):
         return None
-    if abs(float(made.reshape(())) - there) > CLOSE_TO_LOSS * abs(there):
+    if abs(float(made.reshape(())) - there) > CLOSE_LOSS * abs(there):
         return None
     lines = [
         line.shown
@@ -70,7 +70,7 @@ def _moved(place: Location) -> dict[int, Array]:
         if own is None or other is None or own.dtype.kind != "f" or different_numbers(own) < FEWEST_MOVED:
             continue
         pair = align(own, np.asarray(other))
-        if pair is not None and pair.apart > SAME_PLACES:
+        if pair is not None and pair.apart > CLOSE_IN_LAYOUT:
             found[number] = pair.candidate
             behind.add(number)
     return found if len(found) <= MOST_OUTPUTS_MOVED else {}

@@ -6,7 +6,8 @@ from support.made_passes import passed
 
 from parity.diagnose.edits.edit import Near
 from parity.diagnose.edits.operands import operand_edits, power_between
-from parity.diagnose.edits.search import Side, repaired
+from parity.diagnose.edits.search import repaired
+from parity.diagnose.edits.side import Side
 from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.diagnose.ops.rearranging import places_of
 from parity.diagnose.ops.resize import resized

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from support.made_passes import passed
 
-from parity.diagnose.edits.search import Side, _Targets
+from parity.diagnose.edits.search import _Targets
+from parity.diagnose.edits.side import Side
 
 RANDOM = np.random.default_rng(7)
 X, W = RANDOM.normal(size=(6, 4)), RANDOM.normal(size=(4, 4))

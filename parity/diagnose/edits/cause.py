@@ -1,0 +1,179 @@
+"""Tells the one change that makes one pass of the other: under which name, in which words, and at which op of the port."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from parity.diagnose.catalogue import build_cause
+from parity.diagnose.edits.edit import EDITED_ACTIVATIONS, OTHER_OPERATION, Edit
+from parity.diagnose.edits.masks import FILLING
+from parity.diagnose.edits.side import Hit, Side, kinds_of
+from parity.diagnose.evidence import CLOSE
+from parity.diagnose.ops.table import UNARY, plain
+from parity.judge.result import Cause
+from parity.locate.downstream import losses_of, readers, upstream
+from parity.locate.layouts import align
+from parity.locate.matching import Pass, alike
+from parity.trace import ForwardOp
+from parity.trace.arrays import Array
+
+MOST_OPS_LEFT_FOR_LATER = 12  # ops behind the parting in which what is left out there may be done
+# Modules that torch computes of several ops, any of which may be the one that is changed.
+MODULES = {"LocalResponseNorm": ("response_normalisation", "local response normalisation")}
+# The same as functions: torch's, and the one of like_tf.
+FUNCTIONS_OF_OPS = dict.fromkeys(("local_response_norm", "local_response_normalization"), MODULES["LocalResponseNorm"])
+# What is done by one of these may be done by another, of what is turned round or inverted.
+TURNED_ROUND = {kind: frozenset(kinds) for kinds in (("add", "sub", "rsub"), ("mul", "div")) for kind in kinds}
+
+
+def cause_of_hit(hit: Hit, reference: Side, candidate: Side, turned: bool, of_loss: bool) -> Cause:
+    """Returns the cause that a change is.
+
+    Args:
+      hit: the change, and what it was met in.
+      reference: its side.
+      candidate: its own.
+      turned: whether the port was changed, and not the reference.
+      of_loss: whether they part behind all layers.
+    """
+    cause = _cause(hit, reference, candidate, turned, of_loss)
+    number = hit.edit.number if turned else candidate.start
+    cause = cause if hit.edit.dropped else _of_module(cause, candidate, number)
+    return replace(cause, op=hit.edit.number if turned else cause.op)
+
+
+def _of_module(cause: Cause, candidate: Side, number: int | None) -> Cause:
+    """A change of what a module or function of torch's computes of several ops is named by what that is."""
+    module = candidate.passed.ops[number].attributes.get("module") if number is not None else None
+    line = candidate.passed.ops[number].line if number is not None else None
+    called = next((each for each in FUNCTIONS_OF_OPS if line is not None and f"{each}(" in line.text), "")
+    name, words = MODULES.get(str(module), FUNCTIONS_OF_OPS.get(called, ("", "")))
+    return replace(cause, name=name, title=f"{words} by other numbers: {cause.title}") if name else cause
+
+
+def _cause(hit: Hit, reference: Side, candidate: Side, turned: bool, of_loss: bool) -> Cause:
+    edit = hit.edit
+    own, other = (candidate, reference) if turned else (reference, candidate)
+    lines = _shown(own, edit.number), _shown(other, hit.number if other.start is None else other.start)
+    port, graph = lines if turned else lines[::-1]
+    whose = ("port's", "reference's") if turned else ("reference's", "port's")
+    target = f"{plain(other.passed.ops[hit.number].kind)} at {_shown(other, hit.number)}"
+    what = "the loss" if hit.of_loss else f"the {hit.size:,} numbers of {target}"
+    evidence = f"the {whose[0]} pass, with that one op done so, gives {what} that the {whose[1]} has, to rounding"
+    at: dict[str, Any] = {"port": port, "graph": graph}
+    # A choice that the port has and the reference has too is no mask left out, but another choice.
+    if turned and edit.dropped == "mask" and FILLING & kinds_of(reference):
+        return build_cause("loss_function" if of_loss else OTHER_OPERATION, "choice", evidence=evidence, **at)
+    if turned and edit.dropped:
+        variant = "sooner" if _later(edit, reference) else "only in the port"
+        return build_cause(_of_extra(edit, of_loss), variant, evidence=evidence, dropped=edit.dropped, **at)
+    if not turned and edit.name == "op_left_out" and _behind_all_met(hit, reference, candidate):
+        kind = plain(reference.passed.ops[edit.number].kind)
+        return build_cause(
+            "loss_function" if of_loss else OTHER_OPERATION, "later", evidence=evidence, dropped=kind, **at
+        )
+    if edit.name in ("op_left_out", "activation_function") and _later(edit, candidate):
+        return build_cause(OTHER_OPERATION, "later", evidence=evidence, dropped=edit.dropped, **at)
+    there, here = (edit.as_is, edit.changed) if turned else (edit.changed, edit.as_is)
+    lacking = None if turned else _lacking(edit, reference, candidate)
+    return build_cause(edit.name, "one change", evidence=evidence, op=lacking, there=there, here=here, **at)
+
+
+def _lacking(edit: Edit, reference: Side, candidate: Side) -> int | None:
+    """The port's op behind which it lacks what is left out; None where it lacks it in front of what is wrong there.
+
+    That is the last of several things of which all lack it, and what gives it to a function that is left out at the end of
+    the reference's function, whose output is taken elsewhere.
+    """
+    if not edit.dropped:
+        return None
+    ops = reference.passed.ops
+    if not edit.beside and not _ends_its_function(edit.number, ops):
+        return None
+    number = edit.beside[-1][0] if edit.beside else edit.number
+    wanted = [reference.passed.value(each) for each in ops[number].inputs]
+    for number in sorted(candidate.reached):
+        value = candidate.passed.value(number)
+        pairs = [align(each, value) for each in wanted if value is not None and each is not None]
+        if any(pair is not None and alike(pair.reference, pair.candidate, CLOSE) for pair in pairs):
+            return number
+    return None
+
+
+def _ends_its_function(number: int, ops: Sequence[ForwardOp]) -> bool:
+    """Whether an op of one input is called where that is made, and what takes its output in another function, or call."""
+    op = ops[number]
+    lines = [ops[each].line for each in (number, *op.inputs)]
+    taking = [ops[each].line for each in readers(ops)[number]]
+    if len(op.inputs) != 1 or not taking or None in (*lines, *taking):
+        return False
+    own, given, *_ = [(line.file, line.function, line.callers) for line in lines if line is not None]
+    return own == given and own not in [(line.file, line.function, line.callers) for line in taking if line is not None]
+
+
+def _later(edit: Edit, side: Side) -> bool:
+    """Whether a side does the function that is left out in its place soon after: in another order."""
+    if edit.dropped not in UNARY or side.start is None:
+        return False
+    ops, number = side.passed.ops, side.start
+    after = readers(ops)
+    for _ in range(MOST_OPS_LEFT_FOR_LATER):
+        if plain(ops[number].kind) == edit.dropped:
+            return True
+        if not after[number] or ops[number].weights:
+            return False
+        number = max(after[number])  # what all ways of a norm lead to
+    return False
+
+
+def _behind_all_met(hit: Hit, reference: Side, candidate: Side) -> bool:
+    """Whether the port does what is left out behind the last of what is met, with the same numbers: in another order.
+
+    What both sides do there, such as a further sum, is met too.
+    """
+    number = hit.edit.number
+    kind = plain(reference.passed.ops[number].kind)
+    if kind not in TURNED_ROUND or hit.of_loss:
+        return False
+    # What is left of it when it is left out is what both sides go on with.
+    kept = hit.edit.value.reshape(-1)
+    taken = [each for each in _operands(reference.passed, number) if not np.array_equal(each.reshape(-1), kept)]
+    ops = candidate.passed.ops
+    after, own = readers(ops), readers(reference.passed.ops)
+    # Where the reference has such an op too, it is that one whose operand differs.
+    alone = [
+        each
+        for each, at in hit.met.items()
+        if not any(plain(reference.passed.ops[n].kind) in TURNED_ROUND[kind] for n in own[at])
+    ]
+    later = {reader for each in alone for reader in after[each]} & candidate.wrong & upstream(ops, losses_of(ops))
+    return any(
+        alike(pair.reference, pair.candidate, CLOSE)
+        for each in later - hit.met.keys()
+        if plain(ops[each].kind) in TURNED_ROUND[kind]
+        for one in taken
+        for other in _operands(candidate.passed, each)
+        if (pair := align(one, other)) is not None
+    )
+
+
+def _operands(passed: Pass, number: int) -> list[Array]:
+    """What an op takes, but for single numbers."""
+    values = (passed.operand(number, at) for at in range(len(passed.ops[number].operands)))
+    return [each for each in values if each is not None and each.size > 1 and each.dtype.kind == "f"]
+
+
+def _of_extra(edit: Edit, of_loss: bool) -> str:
+    """The name of the cause where the port has an op more."""
+    if edit.dropped in EDITED_ACTIVATIONS:
+        return "activation_function"
+    # What the port has more is named by what it is, where there is a name: the rest says only that it is another op.
+    names = {"mask": "mask", "epsilon": "epsilon", "mul": "extra_scale", "div": "extra_scale"}
+    return names.get(edit.dropped, "loss_function" if of_loss else OTHER_OPERATION)
+
+
+def _shown(side: Side, number: int) -> str:
+    op = side.passed.ops[number]
+    return op.line.shown if op.line is not None else " ".join(each for each in (op.name, op.kind) if each)
