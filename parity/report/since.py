@@ -1,10 +1,11 @@
 """What changed since an earlier run of the same case: verdict, levels, first difference, causes, tensors, facts, origin."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import BaseModel, ConfigDict, ValidationError
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -15,8 +16,6 @@ from parity.report.view import LEVEL_NUMBERS, flat, plain
 from parity.trace.bounded import read_json
 
 NO_VALUE = "none"
-VERDICTS = ("same", "different", "incomparable", "not_run")
-NOT_FINITE = ("nan", "inf", "-inf")  # as the JSON of a result has them
 # The time is in the heading; a command names files, which differ from run to run.
 ORIGIN = ("tool", "version", "python", "host", "system", "commit", "modified", "digest")
 # A ratio of difference to tolerance that is less than this says nothing but rounding, however it changes.
@@ -27,8 +26,64 @@ MOST_CHANGES = 10  # what a terminal has room for, of facts as well
 LONGEST_VALUE = 200  # characters of one value: a fact may be a list of a thousand names
 
 
+Verdict = Literal["same", "different", "incomparable", "not_run"]
+Number = float | Literal["nan", "inf", "-inf"]  # as the JSON of a result has what is not finite
+
+
 class SinceError(ValueError):
     """The report of an earlier run cannot be read."""
+
+
+class _Part(BaseModel):
+    """What is read here of a part of a result; the rest may be anything."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class _Origin(_Part):
+    time: str = ""
+
+
+class _Level(_Part):
+    verdict: Verdict
+
+
+class _First(_Part):
+    step: int
+    key: str
+    difference: Number
+    allowed: Number
+
+
+class _Named(_Part):
+    name: str
+    title: str
+
+
+class _Row(_Part):
+    level: str
+    run: str
+    key: str
+    verdict: Verdict
+    worst_step: int
+    worst_multiple: Number
+
+
+class _Error(_Part):
+    message: str
+
+
+class _Earlier(_Part):
+    provenance: _Origin
+    verdict: Verdict
+    qualifiers: list[str]
+    levels: dict[str, _Level]
+    reference: dict[str, Any]
+    candidate: dict[str, Any]
+    first_difference: _First | None
+    causes: list[_Named]
+    checks: list[_Row]
+    error: _Error | None
 
 
 def read_earlier(path: Path) -> dict[str, Any]:
@@ -226,62 +281,8 @@ def _fault_of(found: Any) -> str:
         return f"another format than {RESULT_FORMAT!r}"
     if form.get("version") != RESULT_FORMAT_VERSION:
         return f"format version {str(form.get('version'))[:20]!r}, of which only {RESULT_FORMAT_VERSION} is known"
-    for name, is_right in _PARTS.items():
-        if not is_right(found.get(name)):
-            return f"one whose {name!r} is none of a result"
+    try:
+        _Earlier.model_validate(found)
+    except ValidationError as error:
+        return f"one whose {error.errors()[0]['loc'][0]!r} is none of a result"
     return ""
-
-
-def _are(value: Any, is_right: Callable[[Any], bool]) -> bool:
-    return isinstance(value, list) and all(map(is_right, value))
-
-
-def _has(value: Any, **kinds: Callable[[Any], bool]) -> bool:
-    return isinstance(value, dict) and all(is_right(value.get(name)) for name, is_right in kinds.items())
-
-
-def _is_str(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_int(value: Any) -> bool:
-    return type(value) is int
-
-
-def _is_number(value: Any) -> bool:
-    return value in NOT_FINITE if isinstance(value, str) else type(value) in (int, float)
-
-
-def _is_verdict(value: Any) -> bool:
-    return isinstance(value, str) and value in VERDICTS
-
-
-def _is_dict(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-_PARTS: dict[str, Callable[[Any], bool]] = {
-    "provenance": lambda value: _is_dict(value) and _is_str(value.get("time", "")),
-    "verdict": _is_verdict,
-    "qualifiers": lambda value: _are(value, _is_str),
-    "levels": lambda value: _is_dict(value) and all(_has(each, verdict=_is_verdict) for each in value.values()),
-    "reference": _is_dict,
-    "candidate": _is_dict,
-    "first_difference": lambda value: (
-        value is None or _has(value, step=_is_int, key=_is_str, difference=_is_number, allowed=_is_number)
-    ),
-    "causes": lambda value: _are(value, lambda each: _has(each, name=_is_str, title=_is_str)),
-    "checks": lambda value: _are(
-        value,
-        lambda each: _has(
-            each,
-            level=_is_str,
-            run=_is_str,
-            key=_is_str,
-            verdict=_is_verdict,
-            worst_step=_is_int,
-            worst_multiple=_is_number,
-        ),
-    ),
-    "error": lambda value: value is None or _has(value, message=_is_str),
-}

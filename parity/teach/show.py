@@ -1,8 +1,6 @@
 """Shows lessons: in a terminal, step by step, or as one page that opens from disk."""
 
 import ast
-import base64
-import hashlib
 import html
 import itertools
 import json
@@ -10,12 +8,11 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.report.atomic import appearing
+from parity.report.html.template import page_file, render
 from parity.teach.exercises.catalogue import EXERCISES
 from parity.teach.exercises.exercise import starter
 from parity.teach.lessons import Lesson, RenderedLesson, TeachError
@@ -222,19 +219,16 @@ def write_lesson(played: Played, path: Path, count: int) -> None:
 def lesson_page(played: Played, count: int) -> str:
     """Returns the page; nothing in it may load or send anything."""
     style, script = style_of(), script_of(played.lesson)
-    return str(
-        template_of("lesson.html").render(
-            lesson=played.lesson,
-            count=count,
-            steps=_with_forms([(step.heading, html_of(step.body)) for step in steps(played, checked=True)]),
-            claims=list(played.claims),
-            frameworks=played.frameworks,
-            numbers=played.numbers,
-            style=style,
-            script=script,
-            style_hash=hash_of(style),
-            script_hash=hash_of(script),
-        )
+    return render(
+        page_part("lesson.html"),
+        style,
+        script,
+        lesson=played.lesson,
+        count=count,
+        steps=_with_forms([(step.heading, html_of(step.body)) for step in steps(played, checked=True)]),
+        claims=list(played.claims),
+        frameworks=played.frameworks,
+        numbers=played.numbers,
     )
 
 
@@ -264,20 +258,6 @@ def html_of(markdown: str) -> str:
     return page.replace("<pre>", '<pre tabindex="0">')
 
 
-def hash_of(text: str) -> str:
-    """Returns what a page's policy says of a script or style that it may use."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
-
-
 def page_part(name: str) -> str:
     """Returns the text of a file of `parity/teach/page`."""
-    return files("parity.teach").joinpath("page", name).read_text(encoding="utf-8")
-
-
-@lru_cache(maxsize=2)
-def template_of(name: str) -> Any:
-    """Returns a page of `parity/teach/page` to be filled in."""
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(page_part(name))
+    return page_file("parity.teach", name)

@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 
 from parity.report.atomic import appearing
+from parity.report.html.template import render
 from parity.teach.play import Played
-from parity.teach.show import Step, hash_of, html_of, page_part, steps, template_of
+from parity.teach.show import Step, html_of, page_part, steps
 
 LINES = 15  # of a slide: what a projector shows without scrolling
 COLUMNS = 90  # of prose in a line
@@ -26,17 +27,14 @@ def write_slides(played: Played, path: Path, count: int) -> None:
 def slides_page(played: Played, count: int) -> str:
     """Returns the slides as a page; nothing in it may load or send anything."""
     style, script = page_part("lesson.css") + page_part("slides.css"), page_part("slides.js")
-    return str(
-        template_of("slides.html").render(
-            lesson=played.lesson,
-            count=count,
-            frameworks=played.frameworks,
-            slides=[(slide.heading, html_of(slide.body)) for slide in slides(played)],
-            style=style,
-            script=script,
-            style_hash=hash_of(style),
-            script_hash=hash_of(script),
-        )
+    return render(
+        page_part("slides.html"),
+        style,
+        script,
+        lesson=played.lesson,
+        count=count,
+        frameworks=played.frameworks,
+        slides=[(slide.heading, html_of(slide.body)) for slide in slides(played)],
     )
 
 

@@ -202,8 +202,7 @@ class FP16_Optimizer:
             Fp16Error: the masters are those of other weights.
         """
         masters = list(chain.from_iterable(self._masters_by_group()))
-        # Until 2026-11 a state had one list of all masters.
-        saved = [one for each in state_dict["fp32_from_fp16"] for one in ([each] if isinstance(each, Tensor) else each)]
+        saved = list(chain.from_iterable(state_dict["fp32_from_fp16"]))
         if [one.shape for one in saved] != [one.shape for one in masters]:
             raise Fp16Error(
                 f"FP16_Optimizer.load_state_dict: expected masters of shapes {[tuple(one.shape) for one in masters]}, got "

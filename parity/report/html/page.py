@@ -1,6 +1,5 @@
 """Writes a result as one page that opens from disk, with no network: for those who want to look around in it."""
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from parity.report.atomic import appearing
 from parity.report.cause_pages import Section, sections_of
 from parity.report.html.charts import draw_losses, flow_of
 from parity.report.html.grid import Grid, closer_of, grids, packed, place
-from parity.report.html.template import render
+from parity.report.html.template import page_file, render
 from parity.report.provenance import rows as origin_rows
 from parity.report.since import NO_VALUE, heading_of, left_out_of, what_of
 from parity.report.terms import TERMS
@@ -52,9 +51,12 @@ def write_html(result: Result, path: Path, title: str) -> None:
 def as_html(result: Result, title: str) -> str:
     """Returns the page: every text from the result escaped, and nothing in it allowed to load or to send anything."""
     found = grids(result)
-    style, script = _part("page.css"), "\n".join(_part(name) for name in SCRIPTS)
+    style, script = (
+        page_file("parity.report", "page.css"),
+        "\n".join(page_file("parity.report", name) for name in SCRIPTS),
+    )
     return render(
-        _part("page.html"),
+        page_file("parity.report", "page.html"),
         style,
         script,
         title=title,
@@ -139,7 +141,3 @@ def _worst(level: Level) -> tuple[str, list[tuple[Check, str]]]:
     judged = [check for check in level.checks if check.verdict != "not_run"]
     worst = sorted(judged, key=lambda check: check.multiple, reverse=True)[:WORST]
     return f"{LEVEL_NUMBERS[level.name]} {level.name}", [(check, name_of(check, level)) for check in worst]
-
-
-def _part(name: str) -> str:
-    return files("parity.report").joinpath("page", name).read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from functools import lru_cache
+from importlib.resources import files
 from typing import Any
 
 
@@ -17,6 +18,11 @@ def render(template: str, style: str, script: str, **values: Any) -> str:
     """
     hashes = {"style_hash": content_hash(style), "script_hash": content_hash(script)}
     return str(_environment().from_string(template).render(**values, **hashes, style=style, script=script))
+
+
+def page_file(package: str, name: str) -> str:
+    """Returns the text of a file in the folder `page` of a package: a template, a style or a script."""
+    return files(package).joinpath("page", name).read_text(encoding="utf-8")
 
 
 def content_hash(text: str) -> str:

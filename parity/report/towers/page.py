@@ -5,13 +5,12 @@ What belongs where, what stands in which row and how it is grouped is decided he
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from parity.report.atomic import appearing
-from parity.report.html.template import render
-from parity.report.towers.groups import Group, Paths, aligned, by_layer, by_line, grouped, last_part
+from parity.report.html.template import page_file, render
+from parity.report.towers.groups import NO_DEVICE, Group, Paths, aligned, by_layer, by_line, grouped, last_part
 from parity.report.towers.hazards import PlacedHazard, placed_hazards
 from parity.report.towers.ops import Ops, ops_of, shown
 from parity.report.towers.parts import (
@@ -106,9 +105,9 @@ def graph_as_html(
     """
     drawing = drawing_of(graph, facts)
     return render(
-        _file("graph.html"),
-        _file("graph.css"),
-        _file("graph.js"),
+        page_file("parity.report", "graph.html"),
+        page_file("parity.report", "graph.css"),
+        page_file("parity.report", "graph.js"),
         title=shown(title),
         summary=_summary(drawing, facts),
         towers=[_tower_row(drawing, tower) for tower in range(len(drawing.recorded.towers))],
@@ -235,7 +234,7 @@ def _devices(drawing: Drawing, tower: int) -> str:
         for op, place in enumerate(drawing.places)
         if place.tower == tower and drawing.ops.devices[op]
     )
-    return shown(", ".join(device for device, _ in counts.most_common(3)) or "no device named")
+    return shown(", ".join(device for device, _ in counts.most_common(3)) or NO_DEVICE)
 
 
 def _summary(drawing: Drawing, facts: Mapping[str, Any]) -> str:
@@ -280,9 +279,5 @@ def _variable_rows(drawing: Drawing) -> list[list[str]]:
     for name, variable in drawing.graph.variables.items():
         for op in ops.of_tensors([variable]):
             shape = shown(_shape_text(drawing.graph.shapes.get(ops.names[op])))
-            rows.append([shown(ops.devices[op] or "no device named"), shown(name), shape])
+            rows.append([shown(ops.devices[op] or NO_DEVICE), shown(name), shape])
     return sorted(rows)
-
-
-def _file(name: str) -> str:
-    return files("parity.report").joinpath("page", name).read_text(encoding="utf-8")

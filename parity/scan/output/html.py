@@ -1,10 +1,9 @@
 """A scan as one page that opens from disk, with no network: an inventory that can be filtered."""
 
-from importlib.resources import files
 from pathlib import Path
 
 from parity.report.atomic import appearing
-from parity.report.html.template import render
+from parity.report.html.template import page_file, render
 from parity.scan.output.words import decided, page_of, rule_of, summary
 from parity.scan.result import Scan, Severity
 
@@ -18,10 +17,10 @@ def write_scan_html(scan: Scan, path: Path) -> None:
 
 def as_page(scan: Scan) -> str:
     """Returns the page: every text of the source escaped, and nothing in it allowed to load or to send anything."""
-    style, script = _file("scan.css"), _file("scan.js")
+    style, script = page_file("parity.scan", "scan.css"), page_file("parity.scan", "scan.js")
     findings = [(each, rule_of(each.rule), page_of(each.rule), decided(rule_of(each.rule))) for each in scan.findings]
     return render(
-        _file("scan.html"),
+        page_file("parity.scan", "scan.html"),
         style,
         script,
         scan=scan,
@@ -31,7 +30,3 @@ def as_page(scan: Scan) -> str:
         levels=[each.word for each in sorted(Severity, reverse=True)],
         rules=sorted({each.rule for each in scan.findings}),
     )
-
-
-def _file(name: str) -> str:
-    return files("parity.scan").joinpath("page", name).read_text(encoding="utf-8")

@@ -181,13 +181,6 @@ def test_a_state_has_the_masters_by_group_and_what_is_done_to_one_there_is_done_
     assert model.narrow.tolist() == [-0.25, 2.5]
 
 
-def test_a_state_with_one_list_of_all_masters_is_loaded():
-    model, optimizer = _pair()
-    state = optimizer.state_dict()
-    optimizer.load_state_dict({**state, "fp32_from_fp16": [torch.tensor([3.0, 4.0])]})
-    assert model.narrow.tolist() == [3.0, 4.0]
-
-
 def test_a_checkpoint_of_another_model_is_refused():
     _, optimizer = _pair()
     other = FP16_Optimizer(torch.optim.SGD([nn.Parameter(torch.ones(3, dtype=HALF))], lr=1.0))
