@@ -57,8 +57,9 @@ def program_of(port: Port) -> Program:
     parameters = port.parameters
     mapping = parameters.mapping()
     fresh = fresh_values(parameters)
-    initial = initial_of(port.graph, mapping, parameters.kinds, parameters.shapes, fresh)
-    statistics = any(parameters.kinds.get(name) == "stat" for name in mapping)
+    buffers = [name for name in mapping if parameters.is_buffer(name)]
+    initial = initial_of(port.graph, mapping, parameters.kinds, parameters.shapes, fresh, buffers)
+    statistics = any(parameters.kinds[name] == "stat" for name in buffers)
     functions, suffixes = functions_of(port.body), suffixes_of(port.parts)
     sections = []
     for part in port.parts:

@@ -2,14 +2,14 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from parity.mapping import parse_transform
 from parity.port.source.code import array, number
-from parity.port.source.parameters import BUFFERS, Parameters
+from parity.port.source.parameters import Parameters
 from parity.port.tower.attributes import attributes_of
 from parity.trace import RecordedGraph, trace_name
 from parity.trace.arrays import Array
@@ -57,6 +57,7 @@ def initial_of(
     kinds: Mapping[str, str],
     shapes: Mapping[str, tuple[int, ...]],
     fresh: Mapping[str, float],
+    buffers: Collection[str] = (),
 ) -> Initial:
     """Returns the statements that give a model its first values.
 
@@ -66,6 +67,7 @@ def initial_of(
       kinds: by name, "var", "stat" or "state".
       shapes: by name of the script's variable.
       fresh: by path, the number that torch itself fills a parameter with, for those that it does.
+      buffers: names of the variables that the module holds as buffers.
     """
     # Read as ops and not by the names of initializers, which the graph does not hold.
     draws = _Draws(graph)
@@ -75,7 +77,7 @@ def initial_of(
         # What torch fills in by itself needs no line.
         if draw is not None and not draw.kind and draw.shift.size and (draw.shift == fresh.get(path)).all():
             continue
-        text = _statement(_reached(path, kinds.get(name) in BUFFERS), draw, transform, shapes[name]) if draw else None
+        text = _statement(_reached(path, name in buffers), draw, transform, shapes[name]) if draw else None
         if text is None:
             unknown.append(path)
         else:

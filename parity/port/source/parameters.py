@@ -23,6 +23,8 @@ OF_EVERY_MODULE = (
 )
 
 BUFFERS = ("stat", "state")  # kinds of variables
+FREEZE = ".requires_grad_(False)"
+MOVING = "running_"  # what torch's norms call their statistics begins with
 
 
 class Held(NamedTuple):
@@ -150,9 +152,22 @@ class Parameters:
             # Names were planned for all layers at once, before any was written, so that conv1, conv2 are numbered in
             # order.
             planned = next((self.planned[name] for name in mapped if name in self.planned), "")
+            if self._is_frozen(made, mapped):
+                made, general = made + FREEZE, [each + FREEZE for each in general]
             self.layers[key] = Layer(planned or self.name(scope), made, mapped, frames, general)
             self.order.append(self.layers[key])
         return self.layers[key]
+
+    def _is_frozen(self, made: str, mapped: Mapping[str, tuple[str, str]]) -> bool:
+        weights = [name for name, (own, _) in mapped.items() if not _is_buffer(made, own)]
+        return bool(weights) and all(self.kinds.get(name) in BUFFERS for name in weights)
+
+    def is_buffer(self, variable: str) -> bool:
+        """Returns whether the module holds a variable as a buffer; as a layer's weight it is a parameter that is frozen."""
+        layer = self.layer_of(variable)
+        return self.kinds.get(variable) in BUFFERS and (
+            layer is None or _is_buffer(layer.made, layer.mapped[variable][0])
+        )
 
     def scope_of(self, variable: str) -> str:
         """Returns what the layer of a variable may be called: its scope, or itself where a scope holds several weights."""
@@ -253,6 +268,11 @@ class Parameters:
                 found.append(f'self.register_buffer("{attribute}", torch.zeros({shape}))')
             else:
                 found.append(f"self.{attribute} = nn.Parameter(torch.zeros({shape}))")
+        for layer in self.layers.values():
+            # Of a layer that trains what the script does not train; a layer that does not train says so itself.
+            frozen = [own for name, (own, _) in layer.mapped.items() if self.kinds.get(name) in BUFFERS]
+            if not layer.made.endswith(FREEZE):
+                found += [f"self.{layer.attribute}.{own}{FREEZE}" for own in frozen if not _is_buffer(layer.made, own)]
         for attribute, value in self.constants.items():
             # In float32, which torch.tensor makes of numbers, a port in float64 would compute with others than the
             # script.
@@ -264,6 +284,11 @@ class Parameters:
         """Returns the attributes that are tensors and no parameters."""
         own = [attribute for name, attribute in self.plain_ones.items() if self.kinds.get(name) in BUFFERS]
         return [*own, *self.constants]
+
+
+def _is_buffer(made: str, own: str) -> bool:
+    # A gamma that is fixed is a buffer of like_tf's norms.
+    return own.startswith(MOVING) or (own == "weight" and '"fixed"' in made)
 
 
 def _same(one: Array, other: Array) -> bool:

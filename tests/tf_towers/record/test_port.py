@@ -25,7 +25,7 @@ ONLY_TF1 = {"clones"}  # TensorFlow 2 has no contrib
 WRITTEN = (
     *("counted", "fed_rate", "hand_written_adam", "monitored", "ungated"),  # they clip, or update by themselves
     *("clones", "fused_norm", "mirrored_pool", "nesterov", "own_graph", "queue_fed", "split_sum", "two_optimizers"),
-    *("bias_before_norm", "placeholder_slices", "served"),
+    *("bias_before_norm", "frozen_features", "placeholder_slices", "served"),
 )
 LOOPS = ("dropout_wrapper", "recurrent", "resource_loop", "sampled")
 ON_TF1 = pytest.mark.parametrize("tf_python", [pytest.param("tf1", marks=pytest.mark.tf1)], indirect=True)
@@ -97,6 +97,13 @@ def test_every_other_script_is_too(trace_of, tmp_path, name):
         proven = ast.get_docstring(ast.parse((tmp_path / name / file).read_text()))
         assert re.search("train[(][)] itself on [12] ranks in float64", proven)
         assert "UNPROVEN" not in proven and "not run" not in proven
+
+
+def test_what_the_script_does_not_train_is_frozen_in_the_port(trace_of):
+    source = port_of(trace_of("frozen_features")).body
+    assert "self.conv1 = nn.Conv2d(2, 4, 3, padding=1).requires_grad_(False)" in source
+    assert "self.conv2 = nn.Conv2d(4, 3, 3, padding=1)  #" in source  # of which the bias trains
+    assert "        self.conv2.weight.requires_grad_(False)\n" in source
 
 
 def test_what_stands_in_a_port_is_what_the_script_has(trace_of):
