@@ -1,6 +1,7 @@
 """The page's tables, packed: every check, tensors by steps, and the details of single tensors."""
 
 import base64
+import json
 import math
 import zlib
 from collections.abc import Sequence
@@ -51,8 +52,8 @@ class Grid(NamedTuple):
         return f"{LEVEL_NUMBERS[self.level]} {self.level}: {RUN_NAMES.get(self.run, self.run)}"
 
     def as_json(self, numbers: dict[str, int]) -> dict[str, Any]:
-        """Returns all but the numbers in it, a name by its number: runs share their names."""
-        keys = [numbers.setdefault(key, len(numbers)) for key in self.keys]
+        """Returns all but the numbers in it, names by their numbers, which `numbers` takes up: runs share their names."""
+        keys = _stretches([numbers.setdefault(key, len(numbers)) for key in self.keys])
         return {"label": self.label, "keys": keys, "steps": self.steps, "states": self.states}
 
 
@@ -76,7 +77,27 @@ def packed(grid: Grid) -> str:
     planes = [_planes(shortened(grid.difference), NUMBER_BYTES), _planes(shortened(grid.allowed), NUMBER_BYTES)]
     # Mostly one byte: there are as many states as verdicts with different notes.
     planes.append(_planes(grid.state.ravel(), width))
-    return base64.b64encode(zlib.compress(b"".join(planes), 6)).decode("ascii")
+    return _compressed(b"".join(planes))
+
+
+def packed_names(names: Sequence[str]) -> str:
+    """Returns the tensors' names as text: their JSON, zlib in base64, for they are long and much alike."""
+    return _compressed(json.dumps(list(names)).encode("ascii"))
+
+
+def _compressed(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data, 6)).decode("ascii")
+
+
+def _stretches(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Returns numbers as stretches that go up by one: the first of each, and how many they are."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and number == sum(found[-1]):
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+        else:
+            found.append((number, 1))
+    return found
 
 
 def shortened(numbers: Array) -> Array:

@@ -8,7 +8,7 @@ from parity.judge.result import Check, Level, Result, Since
 from parity.report.atomic import appearing
 from parity.report.cause_pages import Section, sections_of
 from parity.report.html.charts import draw_losses, flow_of
-from parity.report.html.grid import Grid, closer_of, grids, packed, place
+from parity.report.html.grid import Grid, closer_of, grids, packed, packed_names, place
 from parity.report.html.template import page_file, render
 from parity.report.provenance import rows as origin_rows
 from parity.report.since import NO_VALUE, heading_of, left_out_of, what_of
@@ -51,6 +51,9 @@ def write_html(result: Result, path: Path, title: str) -> None:
 def as_html(result: Result, title: str) -> str:
     """Returns the page: every text from the result escaped, and nothing in it allowed to load or to send anything."""
     found = grids(result)
+    # Names are long and every run of every level has the same ones: each stands in the page once.
+    numbers: dict[str, int] = {}
+    shown = [grid.as_json(numbers) for grid in found]
     style, script = (
         page_file("parity.report", "page.css"),
         "\n".join(page_file("parity.report", name) for name in SCRIPTS),
@@ -79,13 +82,14 @@ def as_html(result: Result, title: str) -> str:
         accounting=accounting(result),
         terms=TERMS,
         origin=origin_rows(result.provenance),
-        data=_data(result, found),
+        data=_data(result, found, shown),
+        names=packed_names(list(numbers)),
         packed=[packed(grid) for grid in found],
         grids=found,
     )
 
 
-def _data(result: Result, found: list[Grid]) -> dict[str, Any]:
+def _data(result: Result, found: list[Grid], shown: list[dict[str, Any]]) -> dict[str, Any]:
     places = []
     for level in result.levels.values():
         first = level.first_difference
@@ -97,11 +101,8 @@ def _data(result: Result, found: list[Grid]) -> dict[str, Any]:
     bad = {name for name, level in result.levels.items() if level.verdict in ("different", "incomparable")}
     number = next((number for number, grid in enumerate(found) if grid.level in bad), 0)
     opened = places[0]["place"] if places else (number, 0, 0)
-    # Names are long and every run of every level has the same ones: each stands in the page once.
-    numbers: dict[str, int] = {}
-    shown = [grid.as_json(numbers) for grid in found]
     closer = closer_of(result, found)
-    return {"names": list(numbers), "grids": shown, "firsts": places, "opened": opened, "closer": closer}
+    return {"grids": shown, "firsts": places, "opened": opened, "closer": closer}
 
 
 def _first(result: Result) -> dict[str, Any] | None:

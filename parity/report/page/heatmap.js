@@ -138,14 +138,16 @@ class HeatMap {
     }
   }
 
+  // The worst verdict, and of one verdict the largest multiple: there are as many colours as cells, and few verdicts.
   worst(rows, steps) {
-    const { grid } = this;
-    let [worst, rank] = [rows[0] * steps, -1];
+    const { state, difference, allowed, ranks } = this.grid;
+    let [worst, rank, most] = [rows[0] * steps, -1, -1];
     for (const row of rows) {
       for (let place = row * steps; place < (row + 1) * steps; place++) {
-        const verdict = grid.states[grid.state[place]][0], multiple = multipleOf(grid.difference[place], grid.allowed[place]);
-        const found = { different: 4, incomparable: 3, same: 1 }[verdict] + shadeOf(verdict, multiple) || 0;
-        if (found > rank) [worst, rank] = [place, found];
+        const found = ranks[state[place]];
+        if (found < rank) continue;
+        const multiple = multipleOf(difference[place], allowed[place]);
+        if (found > rank || multiple > most || Number.isNaN(multiple)) [worst, rank, most] = [place, found, multiple];
       }
     }
     return this.colour(worst);

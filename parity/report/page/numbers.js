@@ -1,17 +1,31 @@
 "use strict";
-// Unpacks the numbers of a grid, writes them for people and gives them colours. See html_grid.py for how they are packed.
+// Unpacks the numbers of a grid, writes them for people and gives them colours. See parity/report/html/grid.py for how they are packed.
 
 const VERDICTS = { same: "same", different: "different", incomparable: "incomparable", not_run: "not judged", absent: "no such tensor here" };
 
-async function unpack(number, grid) {
-  const text = atob(document.getElementById("grid-" + number).textContent);
+const RANKS = { different: 3, incomparable: 2, same: 1, not_run: 0, absent: 0 };
+
+// Returns the bytes that an element of the page holds as zlib in base64.
+async function inflated(id) {
+  const text = atob(document.getElementById(id).textContent);
   const packed = new Uint8Array(text.length);
   for (let place = 0; place < text.length; place++) packed[place] = text.charCodeAt(place);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  return new Response(stream).arrayBuffer();
+}
+
+// The names of all tensors, and for each run which of them it has: [first, how many] of those that follow each other.
+async function readKeys(grids) {
+  const names = JSON.parse(new TextDecoder().decode(await inflated("names")));
+  for (const grid of grids) grid.keys = grid.keys.flatMap(([from, count]) => names.slice(from, from + count));
+}
+
+async function unpack(number, grid) {
+  const bytes = new Uint8Array(await inflated("grid-" + number));
   const count = grid.keys.length * grid.steps.length;
   grid.difference = widened(bytes, 0, count);
   grid.allowed = widened(bytes, 3 * count, count);
+  grid.ranks = grid.states.map(([verdict]) => RANKS[verdict]);
   grid.state = new Uint32Array(count);
   for (let start = 6 * count, shift = 0; start < bytes.length; start += count, shift += 8) {
     for (let cell = 0; cell < count; cell++) grid.state[cell] |= bytes[start + cell] << shift;

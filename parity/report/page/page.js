@@ -1,11 +1,16 @@
 // Puts the parts together: which run is shown, which of its tensors, and which one is open.
 
-function start() {
+async function start() {
   const find = (id) => document.getElementById(id);
   const data = JSON.parse(find("data").textContent);
   if (!data.grids.length) return;
-  for (const each of data.grids) each.keys = each.keys.map((number) => data.names[number]);
-  const [run, filter, only, panel, readout] = ["run", "filter", "only", "tensor", "readout"].map(find);
+  const readout = find("readout");
+  if (typeof DecompressionStream === "undefined") {
+    readout.textContent = "The heat map needs a browser of 2023 or later: this one lacks DecompressionStream.";
+    return;
+  }
+  await readKeys(data.grids);
+  const [run, filter, only, panel] = ["run", "filter", "only", "tensor"].map(find);
   const heat = new HeatMap(find("heat"), find("overview"), open, (row, column) => {
     readout.textContent = grid().keys[row] + ", " + told(cellOf(grid(), row, column));
   });
@@ -61,7 +66,7 @@ function start() {
     if (!grid().unpacked) return;
     const { keys, steps, states, state } = grid(), wanted = filter.value.toLowerCase();
     const bad = states.map(([verdict]) => verdict === "different" || verdict === "incomparable");
-    const kept = (at) => keys[at].toLowerCase().includes(wanted) && (!only.checked || state.subarray(at * steps.length, (at + 1) * steps.length).some((found) => bad[found]));
+    const kept = (at) => (!wanted || keys[at].toLowerCase().includes(wanted)) && (!only.checked || state.subarray(at * steps.length, (at + 1) * steps.length).some((found) => bad[found]));
     const order = Array.from(keys.keys()).filter(kept);
     find("count").textContent = order.length.toLocaleString("en") + " of " + keys.length.toLocaleString("en") + " tensors";
     heat.show(grid(), order, order.indexOf(row), column);
@@ -82,10 +87,6 @@ function start() {
   const place = linked(), [number, row, column] = place || data.opened;
   run.value = number;
   legend(find("legend"), heat.colours);
-  if (typeof DecompressionStream === "undefined") {
-    readout.textContent = "The heat map needs a browser of 2023 or later: this one lacks DecompressionStream.";
-    return;
-  }
   if (place) find("map").scrollIntoView();
   choose(row, column);
 }
