@@ -213,22 +213,26 @@ def _behind(ops: Sequence[ForwardOp], start: int) -> list[int]:
 
 def _hits(run: RecomputedPass, edit: Edit, wrong: frozenset[int], targets: "_Targets") -> list[Hit]:
     """Returns where the other side has what comes of an edit, in order."""
-    hits, since, changes = list[Hit](), 0, {edit.number: edit.value, **dict(edit.beside)}
+    hits, changes = list[Hit](), {edit.number: edit.value, **dict(edit.beside)}
     of_data = edit.number in run.of_data
-    # Of the ops behind the change `since` counts those behind the last hit: a change that is right keeps being met, and
-    # one that never is gives up after MOST_OPS_WITHOUT_HIT.
+    # Of the ops behind the change `since` has those behind the last hit: a change that is right keeps being met, and
+    # one that never is gives up after MOST_OPS_WITHOUT_HIT. A line that is run over and over, as for each pair of fields,
+    # counts once: the other side may have all of it in one op.
+    since = set[tuple[str, Any]]()
     for number, value in chain(changes.items(), run.after(changes, MOST_OPS_COMPUTED)):
         # What is made of data before anything is met, as a sequence that is cut into steps, the other side may have in one.
-        since += not (of_data and number in run.of_data)
-        if since > MOST_OPS_WITHOUT_HIT:
+        if not (of_data and number in run.of_data):
+            op = run.ops[number]
+            since.add((op.kind, op.line if op.line is not None else number))
+        if len(since) > MOST_OPS_WITHOUT_HIT:
             break
         found = targets.find(value, run.output(number)) if number in wrong else None
         if found is not None:
-            since = 0
+            since.clear()
             hits.append(Hit(edit, number, found, targets.is_loss(found), value.size))
     # What is made of an output by itself shows nothing: the other side may have the same ops in one. And what is met
     # once, and not in what is computed of it, is a part that the other side has on its own way.
-    alone = len(hits) == 1 and since > MOST_OPS_BEHIND_ONE_HIT and not hits[0].of_loss
+    alone = len(hits) == 1 and len(since) > MOST_OPS_BEHIND_ONE_HIT and not hits[0].of_loss
     shown = not edit.follows or any(hit.at != edit.number for hit in hits)
     met = {hit.number: hit.at for hit in hits}
     return [hit._replace(met=met) for hit in hits] if shown and not alone else []

@@ -783,3 +783,34 @@ def test_a_function_that_is_left_out_at_the_end_of_another_is_lacking_behind_wha
     ]
     named = cause(one._replace(ops=ops), net())
     assert (named.name, named.op) == ("activation_function", op)
+
+
+@pytest.mark.parametrize("looped", [True, False])
+def test_what_a_line_makes_of_a_change_over_and_over_the_other_side_may_have_in_one_op(looped):
+    """Behind the product that is left out 30 ops cut and scale it, of two lines in a loop, or of a line each."""
+    columns, wide = [(0, 2) if k % 2 else (2, 4) for k in range(15)], np.tile(V[:2], (15, 1))
+
+    def behind(value, number):
+        ops, parts = [], []
+        for k, (low, high) in enumerate(columns):
+            part = value[:, low:high]
+            ops += [("StridedSlice", [number], part, {"1": low}), ("Mul", [number + 1 + 2 * k, k + 1.0], part * (k + 1))]
+            parts.append(part * (k + 1))
+        whole = np.concatenate(parts, 1)
+        made = [number + 2 + 2 * k for k in range(len(columns))]
+        return [*ops, ("ConcatV2", [*made, np.int32(1)], whole)], whole
+
+    def tail(number, whole):
+        return [("MatMul", [number, wide], whole @ wide), ("Mean", [number + 1], (whole @ wide).mean())]
+
+    ops, whole = behind(H * Y, 1)
+    one = passed(("MatMul", [X, W], H), ("Mul", [0, Y], H * Y), *ops, *tail(32, whole))
+    lines = [f"line {n % 2}" if 2 <= n < 32 and looped else f"alone {n}" for n in range(len(one.ops))]
+    at = [SourceLine("model.py", 1 + sorted(set(lines)).index(text), "tower", text) for text in lines]
+    one = one._replace(ops=[op._replace(line=line) for op, line in zip(one.ops, at, strict=True)])
+    _, fewer = behind(H, 0)
+    picked = np.concatenate([H[:, low:high] for low, high in columns], 1)
+    by = np.repeat(np.arange(1.0, 16.0), 2)
+    other = passed(("MatMul", [X, W], H), ("getitem", [0], picked), ("mul", [1, by], fewer), *tail(2, fewer))
+    found = cause(one, other)
+    assert (found is not None and found.name == "op_left_out") == looped
