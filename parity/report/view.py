@@ -133,6 +133,7 @@ def who(facts: dict[str, Any]) -> str:
 
 # Who they are stands at the top of the report.
 NOT_A_DIFFERENCE = ("side", "producer", "framework", "flags", "devices", "device", "slots", "counters_after")
+SET_BY_SCHEDULES = ("optimizer.learning_rate", "optimizer.initial_lr")
 SAME_THING = {"lr": "learning_rate", "eps": "epsilon", "nesterov": "use_nesterov"}
 
 
@@ -153,9 +154,14 @@ def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     names = [name for name in sorted({*one, *other}) if name.split(".")[0] not in NOT_A_DIFFERENCE]
     # A setting that one optimizer lacks is a difference; any other fact that one side does not have is merely not
     # recorded, and a rate that a schedule sets is none of the optimizer's settings but in the trace of each step.
-    settings = [name for name in names if name.startswith("optimizer.") and name != "optimizer.learning_rate"]
-    shared = [name for name in names if (name in one and name in other) or name in settings]
+    settings = [name for name in names if name.startswith("optimizer.") and name not in SET_BY_SCHEDULES]
+    shared = [name for name in names if (name in one and name in other) or (name in settings and _on(name, one, other))]
     return [name for name in shared if _meaning(name, one.get(name)) != _meaning(name, other.get(name))]
+
+
+def _on(name: str, *facts: dict[str, Any]) -> bool:
+    """Whether an optimizer that has a setting has it on: off, as torch's `maximize`, it is as good as lacking."""
+    return any(each.get(name) not in (None, False, 0) for each in facts)
 
 
 def _meaning(name: str, value: Any) -> Any:

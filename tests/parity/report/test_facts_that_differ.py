@@ -24,6 +24,15 @@ def test_a_rate_that_a_schedule_sets_is_no_fact_of_the_optimizer(missing):
     assert names({**TF_ADAM, "learning_rate": 0.25}, TORCH_ADAM) == ["optimizer.learning_rate"]
 
 
+@pytest.mark.parametrize("off", [{"maximize": False}, {"weight_decay": 0}, {"foreach": None}, {"initial_lr": 0.5}])
+def test_what_only_one_has_and_has_off_is_no_difference(off):
+    assert names(TF_ADAM, {**TORCH_ADAM, **off}) == names({**TF_ADAM, **off}, TORCH_ADAM) == []
+
+
+def test_what_both_have_and_one_has_off_is_a_difference():
+    assert names({**TF_ADAM, "use_nesterov": False}, {**TORCH_ADAM, "nesterov": True}) == ["optimizer.use_nesterov"]
+
+
 def test_any_other_setting_that_one_lacks_is_a_difference():
     assert names(TF_ADAM, {**TORCH_ADAM, "weight_decay": 0.1}) == ["optimizer.weight_decay"]
 
