@@ -37,10 +37,13 @@ class SourceLine(NamedTuple):
     @property
     def shown(self) -> str:
         """File, line, text and who called it in one line; what no terminal should get is escaped."""
-        written = "{}:{}  {}".format(self.file, self.line, self.text).rstrip()
-        if self.callers:
-            written += "  (called from {0[0]}:{0[1]}  {0[3]})".format(self.callers[0])
-        return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in written)
+        called = "  (called from {0[0]}:{0[1]}  {0[3]})".format(self.callers[0]) if self.callers else ""
+        return self.alone + _printable(called)
+
+    @property
+    def alone(self) -> str:
+        """File, line and text in one line, as `shown`, without who called it."""
+        return _printable("{}:{}  {}".format(self.file, self.line, self.text).rstrip())
 
 
 def line_of(kept: Optional[Sequence[Any]]) -> Optional[SourceLine]:
@@ -105,3 +108,7 @@ def _relative(path: str) -> str:
         if whole.startswith(start):  # the first entry that leads there: Python imports by the same order
             return whole[len(start) :]
     return os.path.basename(path)
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

@@ -176,4 +176,4 @@ def _of_extra(edit: Edit, of_loss: bool) -> str:
 
 def _shown(side: Side, number: int) -> str:
     op = side.passed.ops[number]
-    return op.line.shown if op.line is not None else " ".join(each for each in (op.name, op.kind) if each)
+    return op.line.alone if op.line is not None else " ".join(each for each in (op.name, op.kind) if each)

@@ -153,4 +153,4 @@ def origin(run: RecomputedPass, taken: Taken) -> str:
 def line_of(run: RecomputedPass, number: int) -> str:
     """Returns the line of source that calls an op, its name where that is not known."""
     op = run.ops[number]
-    return op.line.shown if op.line is not None else plain(op.kind)
+    return op.line.alone if op.line is not None else plain(op.kind)

@@ -17,6 +17,7 @@ from parity.diagnose.edits.edit import (
     at_number,
     functions_of,
     is_mask,
+    line_of,
     name_without,
     origin,
 )
@@ -95,9 +96,9 @@ def _left_out(at: At) -> Iterator[Edit]:
         ]
         tiny = any(_of_constant(at, each) == "epsilon" for each in constants)
         dropped = "mask" if any(is_mask(other.value) for other in beside) else "epsilon" if tiny else at.kind
-        what = (
-            f"what {origin(at.run, beside[0])} gives" if len(beside) == 1 and beside[0].source is not None else at.kind
-        )
+        given = origin(at.run, beside[0]) if len(beside) == 1 and beside[0].source is not None else ""
+        # An op of the same line tells nothing of what the line lacks.
+        what = f"what {given} gives" if given and given != line_of(at.run, at.number) else at.kind
         words = f"has {at.kind} there", f"leaves {what} out"
         name = "epsilon" if dropped == "epsilon" else name_without({dropped}, at.near.of_loss)
         if at.kind == "div" and any(counts_things(at.run, other) for other in beside):

@@ -147,7 +147,7 @@ def _stopped(
         if max(after.values()) > 1.0:
             continue
         lines = [ops[reader].line for reader, _ in edges]
-        shown = " and ".join(line.shown if line else "another op" for line in lines)
+        shown = " and ".join(line.alone if line else "another op" for line in lines)
         was = dict(wanted.multiples_of_the_candidate())[first.check.key]
         evidence = (
             f"with what stands for {place.name} in the port detached where it goes into {shown}, all gradients of the "

@@ -70,7 +70,7 @@ def cause_of_mask(place: Location) -> Cause | None:
                 continue
             differ = int((turned.astype(bool) != own.places).sum())
             lines = [
-                line.shown
+                line.alone
                 for passed, each in ((candidate, other), (reference, own))
                 if (line := passed.ops[each.number].line) is not None
             ]

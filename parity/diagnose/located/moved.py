@@ -41,7 +41,7 @@ def cause_of_moves(place: Location) -> Cause | None:
     if abs(float(made.reshape(())) - there) > CLOSE_LOSS * abs(there):
         return None
     lines = [
-        line.shown
+        line.alone
         for passed, numbers in (
             (candidate, [place.reached.reference[each] for each in moved]),
             (reference, list(moved)),

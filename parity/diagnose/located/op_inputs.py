@@ -48,7 +48,7 @@ def inputs_read(place: Location, feeds: Sequence[str]) -> Iterator[Read]:
     # What the port's counterpart takes; an input that it reads elsewhere is none of this place.
     found = [value for each in numbers for value in _of_data(candidate, each)]
     reading = [candidate.ops[each] for each in numbers[:1]]
-    lines = " / ".join(op.line.shown for op in [*reading, place.op] if op.line is not None)
+    lines = " / ".join(op.line.alone for op in [*reading, place.op] if op.line is not None)
     for name, own in _inputs(reference, number, of_weights, feeds):
         if known and not name:
             continue
@@ -72,7 +72,7 @@ def cause_of_broadcast(place: Location, of_loss: bool) -> Cause | None:
         number = readers(two.ops)[start][0]
     reference, candidate = _taken(one, own), _taken(two, number)
     ops = one.ops[own], two.ops[number]
-    lines = " / ".join(op.line.shown if op.line else op.kind for op in ops[::-1])
+    lines = " / ".join(op.line.alone if op.line else op.kind for op in ops[::-1])
     made = int(np.prod(ops[1].shape))
     return broadcast(reference, candidate, made, "loss_reduction" if of_loss else "op_left_out", lines)
 
@@ -171,7 +171,7 @@ def weights_taken(place: Location, variables: Mapping[str, Array]) -> Iterator[O
     if own is None or other is None:
         return
     ops = place.passes[0].ops[own], place.passes[1].ops[other]
-    lines = " / ".join(op.line.shown for op in ops[::-1] if op.line is not None)
+    lines = " / ".join(op.line.alone for op in ops[::-1] if op.line is not None)
     read = {name: variables[name] for name in ops[0].weights if name in variables}
     for one in _of_no_data(place.passes[0], own):
         for two in _of_no_data(place.passes[1], other):

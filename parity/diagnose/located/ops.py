@@ -166,8 +166,8 @@ def _op(passed: Pass, number: int) -> Op | None:
         source = passed.ops[operand.op].line if operand.op is not None else None
         # A number that is made of weights, such as a penalty, is no constant.
         of_data = operand.op is not None or bool(op.weights) or (value is not None and value.size > SIZE_OF_CONSTANT)
-        taken.append(Taken(operand.place, value, of_data, source.shown if source else ""))
-    return Op(op.kind, op.attributes, taken, passed.value(number), op.line.shown, list(_later(passed, number)))
+        taken.append(Taken(operand.place, value, of_data, source.alone if source else ""))
+    return Op(op.kind, op.attributes, taken, passed.value(number), op.line.alone, list(_later(passed, number)))
 
 
 def _readers(passed: Pass, number: int) -> Iterator[int]:

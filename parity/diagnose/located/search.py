@@ -228,7 +228,7 @@ def _scale(located: Located, losses: tuple[float, float]) -> Cause | None:
     if scale is None or not is_close(losses[1] / losses[0], scale):
         return None
     line = located.place.port.line if located.place.port is not None else None
-    where = f" at {line.shown}" if line is not None else ""
+    where = f" at {line.alone}" if line is not None else ""
     return loss_scale(scale, f"the port's loss is the reference's, multiplied by {scale:g} in the end{where}")
 
 
