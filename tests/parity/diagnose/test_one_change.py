@@ -794,7 +794,10 @@ def test_what_a_line_makes_of_a_change_over_and_over_the_other_side_may_have_in_
         ops, parts = [], []
         for k, (low, high) in enumerate(columns):
             part = value[:, low:high]
-            ops += [("StridedSlice", [number], part, {"1": low}), ("Mul", [number + 1 + 2 * k, k + 1.0], part * (k + 1))]
+            ops += [
+                ("StridedSlice", [number], part, {"1": low}),
+                ("Mul", [number + 1 + 2 * k, k + 1.0], part * (k + 1)),
+            ]
             parts.append(part * (k + 1))
         whole = np.concatenate(parts, 1)
         made = [number + 2 + 2 * k for k in range(len(columns))]
