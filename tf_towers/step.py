@@ -139,7 +139,7 @@ class Stepper:
         return found
 
     def forward(
-        self, batch: Mapping[str, Any], tower: str, gradients: bool = False
+        self, batch: Mapping[str, Any], tower: str, gradients: bool = False, ends_at: str = ""
     ) -> List[Tuple[ForwardOp, Optional[Array]]]:
         """Runs the forward pass of one tower.
 
@@ -147,6 +147,7 @@ class Stepper:
           batch: dict of input name to array ``[batch, ...]``.
           tower: its name, as that of a `Tower`; without that of a micro-batch the first.
           gradients: whether to return the gradient of its loss in place of each output.
+          ends_at: name of the output that the pass is to end at; by default the loss.
 
         Returns:
           List of `ForwardOp` with output, as `write_forward` takes it.
@@ -160,7 +161,7 @@ class Stepper:
         names.update((copy.op.name, name) for name, copies in training.copies.items() for copy in copies)
         options = None if training.source is None else tf.RunOptions(timeout_in_ms=STEP_WITHIN)
         losses = [each.loss for each in training.towers]  # where towers read for themselves, all of them have to
-        passed = forward_of([replica.loss], names)
+        passed = forward_of([replica.outputs.get(ends_at, replica.loss)], names)
         passed = gradients_of(replica.loss, passed) if gradients else passed
         return list(with_values(passed, self._session, training.feeds(batch), options, losses))
 

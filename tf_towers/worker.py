@@ -171,7 +171,8 @@ class Side:
         """Leaves the forward pass of one tower in one step, see `write_forward`; updates nothing.
 
         Arguments: `precision`, `feeds`, `start`, `follow` as of `run`; `step`, its number; `tower`, its name; `out`; `most`,
-        bytes of outputs to keep, or nothing; `gradients`, whether to keep the gradient of the loss in place of each output.
+        bytes of outputs to keep, or nothing; `gradients`, whether to keep the gradient of the loss in place of each output;
+        `ends_at`, the output in place of the loss.
         """
         _, stepper, _ = self._prepared[arguments["precision"]]
         number, tower = arguments["step"], arguments["tower"]
@@ -179,7 +180,7 @@ class Side:
         stepper.load(_variables(Trace(arguments["follow"]).step(number), counters=True))
         batch = _batch(Trace(arguments["feeds"]).step(number), arguments["precision"])
         kept = {"most": arguments["most"]} if "most" in arguments else {}
-        passed = stepper.forward(batch, tower, bool(arguments.get("gradients")))
+        passed = stepper.forward(batch, tower, bool(arguments.get("gradients")), arguments.get("ends_at", ""))
         write_forward(arguments["out"], number, tower, passed, **kept)
         return {}
 

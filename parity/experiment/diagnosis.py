@@ -117,12 +117,19 @@ def diagnose_case(case: Case, again: Rerun, rejudged: Rejudged) -> tuple[Level, 
     located, notes = outliving(lambda: locate_first(first, again, recorded.join, evidence.reference))
     level = level.with_notes(*notes)
     losses = [part.loss for part in case.optimizers.values() if part.loss]
+    placed = place_at_own_loss(level, losses, evidence)
+    at_own_loss = None
+    if placed is not level:
+        own = placed.first_difference
+        at_own_loss, notes = outliving(lambda: locate_first(own, again, recorded.join, evidence.reference))
+        level = level.with_notes(*notes)
     # The order matters. Recomputing a layer first, for it is exact and needs no run of a side; then experiments; what
     # asks where gradients part only where these name nothing; further bugs last, for they start from what is known.
     stages: list[Callable[[Level], Level]] = [
         lambda level: replace(level, causes=with_causes_at(located, evidence, level.causes)),
         lambda level: with_experiments(level, first, again, evidence, located),
         lambda level: place_at_own_loss(level, losses, evidence),
+        lambda level: _with_causes_at_own_loss(level, at_own_loss, evidence),
         # A cut the port shows by itself, `detach`; then one that only the reference has.
         lambda level: with_cut(level, again, evidence),
         lambda level: with_parting(level, again, evidence),
@@ -130,7 +137,7 @@ def diagnose_case(case: Case, again: Rerun, rejudged: Rejudged) -> tuple[Level, 
         lambda level: _with_further(level, first, case, rejudged),
         lambda level: _with_causes_behind_the_start(level, first, case, again, rejudged),
         # Behind all that look at level 1's own first difference: it puts the layer in its place.
-        lambda level: with_location(level, located),
+        lambda level: with_location(level, located or at_own_loss),
         # Of bugs behind the first one nobody is told before those of the first.
         lambda level: replace(level, causes=own_first(level.causes, level.first_difference)),
     ]
@@ -154,6 +161,13 @@ def with_experiments(
     # A cause that names a place only leaves open why: an experiment may say.
     tried = find_by_experiment(first, again, evidence.join, evidence.reference, evidence.candidate)
     return replace(level, causes=ahead_of(level.causes, fitting(tried, located, undone=True)))
+
+
+def _with_causes_at_own_loss(level: Level, located: Located | None, evidence: Evidence) -> Level:
+    """What the passes show that end at a loss of another optimizer's, where its gradients have not told what is wrong."""
+    if located is None or (level.causes and not is_place_only(level.causes[0].name)):
+        return level
+    return replace(level, causes=with_causes_at(located, evidence, level.causes))
 
 
 def _with_onward(level: Level, first: FirstDifference | None, again: Rerun, evidence: Evidence) -> Level:

@@ -26,15 +26,21 @@ from parity.worker.failures import SideFailed
 # nothing.
 
 # What comes of the forward pass: gradients differ behind any layer, so that comparing passes would place them at none.
-LOCATED_QUANTITIES = ("act", "stat", "loss")
+LOCATED_QUANTITIES = ("act", "stat", "loss", "metric")
 MOST_NAMED = 8
 
 
 class Passes(Protocol):
     """Keeps forward passes of a recorded case."""
 
-    def forward(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
-        """Returns the pass of one tower in one step on both sides, in float64; None where it cannot be had."""
+    def forward(self, step: int, tower: str, ends_at: str = "") -> tuple[Forward, Forward] | None:
+        """Returns the pass of one tower in one step on both sides, in float64; None where it cannot be had.
+
+        Args:
+          step: its number.
+          tower: its name.
+          ends_at: name of the output that the pass ends at; by default the loss.
+        """
 
 
 class KeptPasses:
@@ -48,8 +54,10 @@ class KeptPasses:
     def __init__(self, reference: Trace, candidate: Trace) -> None:
         self._folders = Path(reference.directory), Path(candidate.directory)
 
-    def forward(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
+    def forward(self, step: int, tower: str, ends_at: str = "") -> tuple[Forward, Forward] | None:
         """Returns the pass of the first tower in one step on both sides; None where one of them has none."""
+        if ends_at:
+            return None  # those of losses alone are kept
         found = []
         for folder in self._folders:
             # A run of a case leaves the pass beside its trace, a recorded script in its shadow.
@@ -82,10 +90,11 @@ def locate_first(
     # What one side lacks has no pass to compare; what is not finite has, up to where it begins.
     if first.check.verdict != "different" and "not finite" not in first.check.note:
         return None
-    # A statistic is of no tower: the first one's pass shows what it is made of.
+    # A statistic is of no tower, and a metric of all: the first one's pass shows what it is made of.
     tower = first.tower or next(iter(_towers(reference, first.check.step)), "")
+    differing = parse_key(first.check.key)
     try:
-        kept = passes.forward(first.check.step, tower)
+        kept = passes.forward(first.check.step, tower, differing.name if differing.quantity == "metric" else "")
     except (SideFailed, MissingError):
         return None  # a step that cannot be watched: where it differs stays as it was found
     if kept is None:
@@ -130,10 +139,11 @@ def with_location(level: Level, located: Located | None) -> Level:
         next_module=parting.next_module,
         lines=place.lines,
     )
-    if first.decisive is None:
-        return replace(level, first_difference=first)
-    # By identity: equal checks may stand at two places. The layer goes in front of what follows from it.
+    # By identity: equal checks may stand at two places. A layer goes in front of what follows from it; a loss that another
+    # optimizer minimises is there already.
     at = next(number for number, each in enumerate(level.checks) if each is known.check)
+    if first.decisive is None or first.check is known.check:
+        return replace(level, first_difference=first)
     return replace(level, first_difference=first, checks=[*level.checks[:at], first.check, *level.checks[at:]])
 
 

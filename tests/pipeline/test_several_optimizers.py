@@ -61,6 +61,21 @@ def test_optimizers_with_losses_of_their_own_are_the_same(sides, variables):
     assert {"section/discriminator/slot/v/discriminator/kernel", "slot/v/generator/kernel"} <= judged(result)
 
 
+def test_of_a_loss_that_another_optimizer_minimises_the_ops_and_the_term_are_named(sides):
+    case = load_case(CASES / "duel", steps=1)
+    changed = case.torch.model_copy(update={"loss": "model_torch:fooled_by_half"})
+    result = run_case(case.model_copy(update={"torch": changed}), sides, ("function",))
+    first, cause = result.first_difference, result.causes[0]
+    assert (first.check.key, first.quantity) == ("metric/fooled", "loss")
+    assert [line.text for line in first.lines] == [
+        "fooled = tf.reduce_mean(tf.nn.softplus(-real)) + tf.reduce_mean(tf.nn.softplus(fake))",
+        "fooled = softplus(-real).mean() + 0.5 * softplus(fake).mean()",
+    ]
+    assert cause.name == "loss_term" and "0.5 times" in cause.title
+    keys = [check.key for check in result.levels["function"].checks if check.run == "lockstep"]
+    assert keys.count("metric/fooled") == 1
+
+
 @pytest.mark.parametrize(
     ("part", "text"),
     [

@@ -165,3 +165,29 @@ def test_a_tower_without_a_number_of_its_micro_batch_is_its_first(tf):
     answer = tf(_pieces_of_micro_batches)
     assert np.array_equal(answer["0"], answer["0.0"])
     assert not np.array_equal(answer["0"], answer["0.1"]) and not np.array_equal(answer["0"], answer["1"])
+
+
+def _tower_of_two(x, y):
+    w = tf.get_variable("layer/w", [3, 2], x.dtype)
+    hidden = tf.matmul(x, w)
+    return tf.reduce_mean(tf.tanh(hidden)), {"other": tf.reduce_sum(tf.exp(hidden))}
+
+
+def _passes_of_two():
+    training = tf_towers.build(
+        _tower_of_two,
+        small.inputs(4),
+        1,
+        lambda: tf_towers.make_optimizer({"name": "sgd", "learning_rate": 0.1}),
+        "mean",
+    )
+    stepper = small.stepper(training)
+    passes = {end: stepper.forward(small.batch(4), "0", ends_at=end) for end in ("", "other", "nothing of this name")}
+    stepper.close()
+    return {"passes": [[op.kind for op, _ in passed] for passed in passes.values()]}
+
+
+def test_a_pass_ends_at_the_output_that_is_named(tf):
+    loss, other, unknown = tf(_passes_of_two)["passes"]
+    assert (loss[-1], other[-1], unknown) == ("Mean", "Sum", loss)
+    assert "Tanh" not in other and "Exp" not in loss

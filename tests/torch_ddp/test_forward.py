@@ -199,3 +199,16 @@ def test_an_output_that_was_changed_unseen_is_kept_as_it_is_taken(monkeypatch):
         made.tanh().sum().backward()
     [(_, tanh)] = ops(watch, "tanh")
     np.testing.assert_array_equal(tanh.operands[0].value, np.full((2, 2), 7.0))
+
+
+def test_a_pass_ends_at_the_output_that_is_named():
+    weight, x = nn.Parameter(torch.ones(3)), torch.arange(3.0)
+    watch = ForwardWatch(nn.ParameterList([weight]))
+    with watch.watching():
+        other = (weight * x).exp().sum()
+        (weight * x).tanh().mean().backward()
+    assert [op.kind for op, _ in watch.passed if op.attributes.get("loss")] == ["mean"]
+    watch.ends_at(other)
+    assert [op.kind for op, _ in watch.passed if op.attributes.get("loss")] == ["sum"]
+    watch.ends_at(torch.ones(()))
+    assert [op.kind for op, _ in watch.passed if op.attributes.get("loss")] == ["sum"], "of no op"

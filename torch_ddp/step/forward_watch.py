@@ -158,6 +158,16 @@ class ForwardWatch(TorchFunctionMode):
             for hook in hooks:
                 hook.remove()
 
+    def ends_at(self, output: Tensor) -> None:
+        """Has what is kept end at an output in place of the loss: the op that gives it is marked, and the loss's is not."""
+        numbers = self._source(output).numbers[-1:]
+        if not numbers or numbers[0] >= len(self.passed):
+            return  # of an earlier micro-batch, or of weights alone
+        for number, (op, value) in enumerate(self.passed):
+            kept = {name: each for name, each in op.attributes.items() if name != LOSS}
+            marked = {LOSS: True} if number == numbers[0] else {}
+            self.passed[number] = op._replace(attributes={**kept, **marked}), value
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Calls a function and keeps what it gives."""
         named = kwargs or {}

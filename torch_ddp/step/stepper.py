@@ -180,7 +180,7 @@ class Stepper:
         return None if towers is None else self._state.widened({**merged(towers), **seen.combined})
 
     def forward(
-        self, batch: Mapping[str, np.ndarray], part: int = 0, gradients: bool = False
+        self, batch: Mapping[str, np.ndarray], part: int = 0, gradients: bool = False, ends_at: str = ""
     ) -> list[tuple[ForwardOp, np.ndarray | None]]:
         """Runs a step and returns its forward pass on this rank, as `write_forward` takes it.
 
@@ -188,13 +188,16 @@ class Stepper:
           batch: as of `step`.
           part: number of the micro-batch.
           gradients: whether to return the gradient of the loss in place of each output.
+          ends_at: name of the output of the loss function that the pass is to end at; by default the loss.
 
         Counterpart: tf_towers.Stepper.forward
         """
         # A whole step is made: a forward pass alone would leave DDP waiting for its backward pass.
-        watch = ForwardWatch(self.model, part, gradients)
+        watch, rank = ForwardWatch(self.model, part, gradients), self._port.rank
         with watch.watching():
-            self.step(batch)
+            seen = self._step.make(self._shard(batch, rank.rank, rank.world_size), rank.rank)
+        if ends_at in seen.parts[part].outputs:
+            watch.ends_at(seen.parts[part].outputs[ends_at])
         return watch.passed
 
     def evaluate(self, batch: Mapping[str, np.ndarray], evaluation: str = "eval") -> dict[str, np.ndarray]:

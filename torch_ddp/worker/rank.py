@@ -140,7 +140,7 @@ class RankServer:
 
         Arguments: `prepared`, `feeds`, `start` and `follow` as of `run`; `step`, its number; `tower`, the rank's number,
         with that of the micro-batch behind a point where gradients accumulate; `out`; `gradients`, whether to keep the
-        gradient of the loss in place of each output.
+        gradient of the loss in place of each output; `ends_at`, the output in place of the loss.
         """
         stepper, _, _, own = self._prepared[arguments["prepared"]]
         precision = json.loads(arguments["prepared"])["precision"]
@@ -153,7 +153,8 @@ class RankServer:
             stepper.load({**kept, **start})
             stepper.load({**kept, **_all(Trace(arguments["follow"]).step(number))})
             batch = _batch(Trace(arguments["feeds"]).step(number), precision)
-            passed = stepper.forward(batch, int(part or 0), bool(arguments.get("gradients")))
+            gradients, ends_at = bool(arguments.get("gradients")), arguments.get("ends_at", "")
+            passed = stepper.forward(batch, int(part or 0), gradients, ends_at)
         # All ranks made the step, whose collectives need each of them.
         if self._rank.rank == int(rank):
             write_forward(arguments["out"], number, tower, passed)

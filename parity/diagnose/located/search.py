@@ -28,6 +28,7 @@ from parity.diagnose.search import follows, told_of
 from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.locate import Location
+from parity.locate.downstream import losses_of
 from parity.locate.layer_names import layer_names
 from parity.locate.located import Located
 from parity.locate.matching import alike, reach, tolerance_for
@@ -194,7 +195,7 @@ def _causes_of_steps(located: Located | None, evidence: Evidence) -> list[Cause]
 
 
 def _causes_of_loss(located: Located, evidence: Evidence, known: Sequence[Cause]) -> list[Cause]:
-    losses = _losses(located.first, evidence)
+    losses = _losses(located, evidence)
     if losses is None:
         return []
     given, cause = _loss(located, evidence)._replace(reference=losses[0], candidate=losses[1]), None
@@ -242,8 +243,14 @@ def _named(values: Sequence[Array], outputs: Mapping[str, Array]) -> frozenset[s
     )
 
 
-def _losses(first: FirstDifference, evidence: Evidence) -> tuple[float, float] | None:
+def _losses(located: Located, evidence: Evidence) -> tuple[float, float] | None:
     """The losses of both sides, or the one of several that differs."""
+    first = located.first
+    # A metric is recorded of all towers together, and the passes end at what it is of this one.
+    if parse_key(first.check.key).quantity == "metric":
+        ends = [passed.value(losses_of(passed.ops)[-1]) for passed in located.place.passes]
+        one, other = (None if each is None or each.size != 1 else float(each.reshape(())) for each in ends)
+        return (one, other) if one and other is not None else None
     pairs = list(evidence.pairs(first.check.step, "loss", "", first.tower))
     own = [each for each in pairs if first.quantity == "loss" and each[0] == first.name] or pairs[:1]
     return next(((float(one), float(other)) for _, one, other in own if one.size == 1 and one.any()), None)
@@ -256,10 +263,9 @@ def _loss(located: Located, evidence: Evidence) -> Loss:
 def _feeds(first: FirstDifference, evidence: Evidence) -> dict[str, Array]:
     """The inputs of the tower, by name."""
     file = evidence.reference.step(first.check.step)
+    tower = first.tower or next(iter(evidence.tower_names(first.check.step, "loss")), "")
     keys = {text: parse_key(text) for text in file.names()}
-    return {
-        key.name: file.read(text) for text, key in keys.items() if (key.quantity, key.tower) == ("feed", first.tower)
-    }
+    return {key.name: file.read(text) for text, key in keys.items() if (key.quantity, key.tower) == ("feed", tower)}
 
 
 def _causes_at(located: Located | None, evidence: Evidence) -> tuple[list[Cause], list[Cause]]:

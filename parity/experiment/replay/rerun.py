@@ -93,11 +93,14 @@ class Rerun:
         name = f"again-{self._made}"
         return self._replayed.again(name, [step], [self.batch(step)], [self.state(step)], uncut=places)
 
-    def forward(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
+    def forward(self, step: int, tower: str, ends_at: str = "") -> tuple[Forward, Forward] | None:
         """Returns the forward pass of the first tower on both sides, in float64.
 
-        It is that of the first step from `step` on of which the shadow has it; None where it has none.
+        It is that of the first step from `step` on of which the shadow has it; None where it has none, or up to another
+        output than the loss.
         """
+        if ends_at:
+            return None
         part, shadow = self._replayed.part, Path(self._replayed.part.trace.directory) / SHADOW / SHADOW_FORWARD
         kept = shadow / (part.name or "main")
         numbers = sorted(int(each.name) for each in kept.iterdir() if each.name.isdigit()) if kept.is_dir() else []

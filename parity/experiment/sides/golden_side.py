@@ -77,10 +77,16 @@ class GoldenSide:
         return _done(DenseTrace(self._folder / "runs" / (asked.whole or asked.name)))
 
     def forward(
-        self, step: int, tower: str, asked: RunSpec, most: int | None = None, gradients: bool = False
+        self,
+        step: int,
+        tower: str,
+        asked: RunSpec,
+        most: int | None = None,
+        gradients: bool = False,
+        ends_at: str = "",
     ) -> Forward | None:
-        """Returns the forward pass that was kept, where that is of `step` or a later one; no gradients."""
-        kept = None if gradients else self.kept(FORWARD)
+        """Returns the forward pass that was kept, where that is of `step` or a later one; of the loss, no gradients."""
+        kept = None if gradients or ends_at else self.kept(FORWARD)
         found = None if kept is None else Forward(kept)
         return None if found is None or found.step < step else found
 

@@ -152,6 +152,8 @@ class LaunchedProgram:
         return {}
 
     def _forward(self, arguments: Mapping[str, Any], on_progress: Report | None) -> dict[str, Any]:
+        if arguments.get("ends_at"):
+            self._refuse("show the forward pass up to an output beside the loss")
         step, first = int(arguments["step"]), self._recorded.first
         wanted = {name: arguments.get(name) for name in ("tower", "out", "gradients")}
         asked = {

@@ -187,19 +187,19 @@ class Rerun:
         """Runs one step of the candidate in float64 once more, batch norm over all ranks or (None) over each one's shard."""
         return self.playing.torch.run_with_batch_norm(over_all_ranks, self._as_it_is(step))
 
-    def forward(self, step: int, tower: str) -> tuple[Forward, Forward] | None:
-        """Returns the forward pass of one tower in one step on both sides, in float64.
+    def forward(self, step: int, tower: str, ends_at: str = "") -> tuple[Forward, Forward] | None:
+        """Returns the forward pass of one tower in one step on both sides, in float64, up to an output or to the loss.
 
         Of a golden trace it is the one that was kept, where that is not of an earlier step; else None.
         """
         playing = self.playing
         asked = RunSpec(FORWARD, "float64", playing.feeds.tf, playing.start.tf, self._states.tf, (), [step])
         playing.tf.prepare("float64", playing.inputs).result()
-        reference = playing.tf.forward(step, tower, asked)
+        reference = playing.tf.forward(step, tower, asked, ends_at=ends_at)
         if reference is None:
             return None
         asked = asked._replace(feeds=playing.feeds.torch, start=playing.start.torch, follow=self._states.torch)
-        return reference, playing.torch.forward(reference.step, reference.tower, asked)
+        return reference, playing.torch.forward(reference.step, reference.tower, asked, ends_at=ends_at)
 
     def state_to_evaluate(self) -> Tensors:
         """What both sides evaluated from, in the candidate's names and layouts."""

@@ -53,7 +53,13 @@ class ReferenceSide(Protocol):
         """Runs with other towers' moving statistics surviving; None where that cannot be had."""
 
     def forward(
-        self, step: int, tower: str, asked: RunSpec, most: int | None = None, gradients: bool = False
+        self,
+        step: int,
+        tower: str,
+        asked: RunSpec,
+        most: int | None = None,
+        gradients: bool = False,
+        ends_at: str = "",
     ) -> Forward | None:
         """Returns the forward pass of one tower, or the gradient of the loss in place of each output; None if not to be had.
 
@@ -65,6 +71,7 @@ class ReferenceSide(Protocol):
           asked: from what it is made, and its name; its precision is prepared.
           most: bytes of outputs to keep; by default as `write_forward` has it.
           gradients: whether gradients are wanted.
+          ends_at: name of the output that the pass ends at; by default the loss.
         """
 
     def kept(self, name: str) -> Path | None:
@@ -159,7 +166,13 @@ class TensorFlowSide:
         return role.run(asked).result()
 
     def forward(
-        self, step: int, tower: str, asked: RunSpec, most: int | None = None, gradients: bool = False
+        self,
+        step: int,
+        tower: str,
+        asked: RunSpec,
+        most: int | None = None,
+        gradients: bool = False,
+        ends_at: str = "",
     ) -> Forward:
         """Returns the forward pass of one tower in one step, or the gradient of the loss in place of each output.
 
@@ -169,9 +182,10 @@ class TensorFlowSide:
           asked: from what it is made, and its name; its precision is prepared.
           most: bytes of outputs to keep; by default as `write_forward` has it.
           gradients: whether gradients are wanted.
+          ends_at: name of the output that the pass ends at; by default the loss.
         """
         out = self._out / asked.name
-        own = {"gradients": gradients, **({} if most is None else {"most": most})}
+        own = {"gradients": gradients, "ends_at": ends_at, **({} if most is None else {"most": most})}
         try:
             start_forward(self._side, asked, out, step, tower, precision=asked.precision, **own).result()
         except SideFailed:

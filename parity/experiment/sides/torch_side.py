@@ -162,7 +162,7 @@ class TorchSide:
         with self._outliving():
             return self.run(asked).result()
 
-    def forward(self, step: int, tower: str, asked: RunSpec, gradients: bool = False) -> Forward:
+    def forward(self, step: int, tower: str, asked: RunSpec, gradients: bool = False, ends_at: str = "") -> Forward:
         """Returns the forward pass of one rank in one step, or the gradient of the loss in place of each output.
 
         Args:
@@ -170,10 +170,11 @@ class TorchSide:
           tower: the rank's, with that of the micro-batch behind a point where gradients accumulate.
           asked: from what it is made, and its name.
           gradients: whether gradients are wanted.
+          ends_at: name of the output that the pass ends at; by default the loss.
         """
         prepared = self.prepare(asked.precision).result()["prepared"]
         with self._outliving():
-            own = {"prepared": prepared, "gradients": gradients}
+            own = {"prepared": prepared, "gradients": gradients, "ends_at": ends_at}
             start_forward(self._side, asked, self._out / asked.name, step, tower, **own).result()
         return Forward(self._out / asked.name)
 
