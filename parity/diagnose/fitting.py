@@ -10,6 +10,8 @@ from parity.judge.metrics import is_finite, norm
 from parity.trace.arrays import Array
 
 BITS = {"bfloat16": 8, "float16": 11, "float32": 24}  # of the mantissa, the leading one among them: u = 2^-bits
+# Of a tensor: bfloat16 rounds by up to 2^-8 = 0.004 of it, so that more is beyond 12 roundings that add up.
+MOST_BY_ROUNDING = 0.05
 SPARE = 3  # bits: of values rounded at random one in 2^3 leaves these unused, far fewer than half
 
 

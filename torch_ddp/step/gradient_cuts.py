@@ -20,6 +20,10 @@ OF_A_TENSOR: dict[Any, str] = {**DETACHING, **READING_VALUES, torch.tensor: "ten
 LOOKING_UP = {
     each: inspect.signature(each, follow_wrapped=True) for each in (functional.embedding, functional.embedding_bag)
 }
+OPERATORS_IN_PLACE = frozenset(
+    ["__setitem__", "__set__", "__get__"]
+    + [f"__i{each}__" for each in ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")]
+)
 LEAVING_TORCH = frozenset([Tensor.numpy, Tensor.tolist, Tensor.__array__])
 
 
@@ -122,7 +126,9 @@ def _padding(func: Any, args: Any, named: dict[str, Any]) -> Any:
 
 def _in_place(func: Callable[..., Any]) -> bool:
     name = str(getattr(func, "__name__", ""))
-    return name.endswith("_") or name in ("__setitem__", "__set__", "__get__")
+    # Of operators `__iadd__` and its like, and not `__getitem__`, though it ends so too.
+    special = name.startswith("__")
+    return name in OPERATORS_IN_PLACE if special else name.endswith("_")
 
 
 def _for_numpy(func: Any, args: Any) -> Any:

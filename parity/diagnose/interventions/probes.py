@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
+from parity.diagnose.fitting import MOST_BY_ROUNDING
 from parity.diagnose.interventions.protocol import Repeats
 from parity.judge.metrics import distance, norm
 from parity.judge.result import Cause, Explained, FirstDifference
@@ -239,7 +240,8 @@ def less_precision(bench: Bench) -> Cause | None:
     if followed is None or not distance(followed, bench.wanted) > 0.0:
         return None
     size = distance(bench.got, bench.wanted) / max(norm(bench.wanted), 1e-300)
-    name = next((name for least, name in FORMATS if size > least), None)
+    # A gradient of absolute values or of maxima does not move with its inputs either; beside one that does it is far off.
+    name = next((name for least, name in FORMATS if least < size <= MOST_BY_ROUNDING), None)
     if name is None:
         return None
     return build_cause(

@@ -9,6 +9,7 @@ from parity.diagnose import Evidence, find_causes
 from parity.diagnose.catalogue import Trait, build_cause, causes_with, is_exact, is_place_only
 from parity.diagnose.detectors.aggregation import loss_scale
 from parity.diagnose.evidence import CLOSE_OUTPUT, is_close
+from parity.diagnose.fitting import MOST_BY_ROUNDING
 from parity.diagnose.layers.layer import extra_op, other_rule
 from parity.diagnose.layers.loss import Loss, is_a_count, other_loss
 from parity.diagnose.layers.loss_sums import linear_in, otherwise, sums_of, unexplained
@@ -37,8 +38,6 @@ from parity.trace.arrays import Array
 
 LOSSES = frozenset(["loss", "metric"])
 ROUNDED = 1e-14  # of an output's norm: how far a bias is from being one number in a channel
-# Of an output: bfloat16 rounds by up to 2^-8 = 0.004 of it, so that more is beyond 12 roundings that add up.
-NARROWEST = 0.05
 
 
 @dataclass(frozen=True)
@@ -435,7 +434,7 @@ def fitting(causes: Sequence[Cause], located: Located | None, undone: bool = Fal
     of_inputs -= causes_with(Trait.INPUT_LAYOUT) if undone else frozenset()
     never |= of_inputs if place.layer and place.fed_by else frozenset()
     fit = [cause for cause in causes if cause.name not in never]
-    return [each for each in fit if each.name != "reduced_precision" or _apart(each, located.first) <= NARROWEST]
+    return [each for each in fit if each.name != "reduced_precision" or _apart(each, located.first) <= MOST_BY_ROUNDING]
 
 
 def _apart(cause: Cause, first: FirstDifference) -> float:

@@ -398,6 +398,7 @@ def test_a_port_that_computes_in_a_narrower_format_follows_no_nudge(kind, name):
         (2.9e-4, "float16"),
         (4e-4, "bfloat16"),
         (0.5e-10, None),
+        (0.06, None),
     ],
 )
 def test_the_format_is_told_by_what_it_leaves_in_a_result(apart, name):
