@@ -32,6 +32,7 @@ from parity.locate.rearranged import FEWEST_MOVED
 from parity.trace.arrays import Array
 
 LEAST_NUMBERS = 3  # different ones, from which on one power of all is no chance
+OF_WEIGHTS = {"moved_values": "the same numbers in other places", "other_rows": "other rows of it"}
 MOST_PARTS = 8  # of what an op cuts apart
 CUTTING = frozenset(["split", "splitv", "chunk", "unbind", "unstack", "unpack", "split_with_sizes", "tensor_split"])
 MASKED_BY = frozenset(["mul", "add", "sub", "select", "selectv2", "where", "masked_fill", "masked scores"])
@@ -230,7 +231,23 @@ def _arrays(at: At) -> Iterator[Edit]:
                     yield from at.edit(at.instead(place, value.reshape(own.shape)), "mask", *words)
                     continue
                 cause = "scale" if power is not None else OTHER_OPERATION if name or computed else "own_value"
+                of_weights = _of_weights(at, place, value) if cause == "own_value" else ""
+                if of_weights:
+                    cause = of_weights
+                    words = f"takes what is made of weights for {at.kind} as it stands", f"takes {OF_WEIGHTS[cause]}"
                 yield from at.edit(at.instead(place, value.reshape(own.shape)), cause, *words)
+
+
+def _of_weights(at: At, place: int, other: Array) -> str:
+    """The cause where both sides take the same weights otherwise; "" where nothing shows it."""
+    own, alone = at.taken[place].value, [n for n, each in enumerate(at.taken) if each.source is None]
+    # All that the op takes from no other op is what it has of weights.
+    if not at.run.ops[at.number].weights or alone != [place] or len(np.unique(own)) < LEAST_NUMBERS:
+        return ""
+    if _same_numbers(own, other):
+        return "moved_values"
+    # A table that is looked up in by positions: all that either side has is of it, to the last bit.
+    return "other_rows" if np.isin(other, own).all() else ""
 
 
 def power_between(own: Array, other: Array) -> float | None:

@@ -5,8 +5,7 @@ For causes that no trace can show alone, such as what the port does to its input
 
 from collections.abc import Iterator, Sequence
 
-from parity.diagnose.catalogue import CAUSES, build_cause, describe, is_place_only
-from parity.diagnose.edits.edit import OTHER_OPERATION
+from parity.diagnose.catalogue import CAUSES, Trait, build_cause, causes_with, describe, is_place_only
 from parity.diagnose.interventions.control import of_the_repetition, undone_by_chance
 from parity.diagnose.interventions.evaluation import Evaluates, of_the_evaluation
 from parity.diagnose.interventions.inputs import changes_of_the_inputs, changes_of_the_order
@@ -43,7 +42,9 @@ def ahead_of(known: Sequence[Cause], tried: list[Cause]) -> list[Cause]:
     """
     whole = any(CAUSES[cause.name].complete for cause in tried)
     exact = {name for cause in tried for name in CAUSES[cause.name].refined_by}
-    proven = [cause for cause in known if cause.name in exact or (cause.name == OTHER_OPERATION and not whole)]
+    # What is proven of one op is the place itself, in the order in which it was found.
+    of_an_op = [] if whole else [name for name in causes_with(Trait.OF_AN_OP) if is_place_only(name)]
+    proven = [cause for cause in known if cause.name in exact or cause.name in of_an_op]
     return (
         proven + tried + [cause for cause in known if cause not in proven and not (whole and is_place_only(cause.name))]
     )

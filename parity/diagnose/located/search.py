@@ -97,8 +97,11 @@ def _with_op(located: Located | None, causes: list[Cause], proven: Sequence[Caus
     proven_so = {"activation_function"} if located.first.decisive is None else set()
     exact = [each for each in causes if is_exact(each.name) or each.name in proven_so]
     rest = [each for each in causes if each not in exact and each.name != cause.name]
-    named = {each.name for each in [*proven, *exact]}
-    told = [told_of(located.first, cause)] if cause.name not in named else []
+    # Which op it is says less than how it is changed, where that is proven.
+    said = cause.name in {each.name for each in exact} or any(
+        each.name in causes_with(Trait.OF_AN_OP) for each in proven
+    )
+    told = [] if said else [told_of(located.first, cause)]
     return [*exact, *told, *rest]
 
 

@@ -67,7 +67,7 @@ def named(folder, one, other, known=(), declared=None):
     check = Check("lockstep", 0, "loss/0", "different", abs(losses[1] - losses[0]), 1e-15, 1.0, abs(losses[0]))
     first = FirstDifference(check, "loss", "", "0", None)
     kept = [SimpleNamespace(ops=each.ops, value=each.value, operand=each.operand, step=0) for each in (one, other)]
-    located = locate_first(first, SimpleNamespace(forward=lambda step, tower: kept), evidence.join, sides[0])
+    located = locate_first(first, SimpleNamespace(forward=lambda step, tower, ends_at: kept), evidence.join, sides[0])
     return with_causes_at(located, evidence, list(known))
 
 

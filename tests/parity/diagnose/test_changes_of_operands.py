@@ -124,6 +124,16 @@ def test_a_weight_that_is_another_power_of_the_other_sides_is_a_scale():
 
 
 @pytest.mark.parametrize(
+    ("rows", "name"), [([3, 2, 1, 0, 5, 4], "moved_values"), ([0, 0, 1, 2, 3, 3], "other_rows"), (None, "own_value")]
+)
+def test_what_both_sides_take_of_one_table_is_no_value_of_the_ports_own(rows, name):
+    looked_up = X  # of a table that is read by positions alone
+    side = of_weights(passed(FED, ("AddV2", [0, looked_up], H + looked_up)), 1)
+    found = changes(operand_edits, side, 1, arrays=[("", looked_up[rows] if rows else Y)])
+    assert [each.name for each in found] == [name]
+
+
+@pytest.mark.parametrize(
     ("own", "other", "power"),
     [
         ([1.0, 2.0, 4.0], [1.0, 4.0, 16.0], 2.0),
