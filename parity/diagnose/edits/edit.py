@@ -105,8 +105,10 @@ def name_without(kinds: Collection[str], of_loss: bool = False) -> str:
 
     Args:
       kinds: what they compute, as `plain` has it.
-      of_loss: whether they are behind all layers: there such a function is a part of the loss, and nobody's activation.
+      of_loss: whether they are behind all layers: there a function is a part of the loss, and nobody's activation.
     """
+    if of_loss and kinds and UNARY.keys() >= set(kinds):
+        return "loss_function"
     return "activation_function" if kinds and not of_loss and ACTIVATIONS_LEFT_OUT.issuperset(kinds) else "op_left_out"
 
 

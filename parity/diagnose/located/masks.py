@@ -54,7 +54,7 @@ def cause_of_mask(place: Location) -> Cause | None:
     )
     if own is None or other is None or own.places.size != other.places.size:
         return None
-    if any(same_in_some_layout(own.places, each, CLOSE) for each in (other.places, ~other.places)):
+    if any(_same_places(own.places, each) for each in (other.places, ~other.places)):
         return None
     run = RecomputedPass(reference)
     beyond = [
@@ -83,6 +83,15 @@ def cause_of_mask(place: Location) -> Cause | None:
                 lines=" / ".join(lines),
             )
     return None
+
+
+def _same_places(own: Array, other: Array) -> bool:
+    """Whether two masks leave out the same places.
+
+    In one shape as they stand: along the queries in place of the keys is another mask. In another shape under some order of
+    axes, for the port may have its own.
+    """
+    return bool(np.array_equal(own, other)) if own.shape == other.shape else same_in_some_layout(own, other, CLOSE)
 
 
 def _masking(passed: Pass, start: int | None) -> Iterator[Masking]:

@@ -81,3 +81,12 @@ def test_the_same_mask_and_one_that_does_not_explain_the_numbers_are_not_named(s
     assert cause(added(LOOPS), filled(LOOPS)) is None
     assert cause(added(LOOPS), filled(LOOPS, scores)) is None
     assert cause(added(LOOPS), filled(np.minimum(LOOPS + LOOPS[:, ::-1], 1.0), scores)) is None
+
+
+def test_a_mask_along_the_other_axis_of_two_is_another_mask():
+    """Scores are as long in both directions, and the same numbers under another order of axes."""
+    keys = np.array([[1.0, 1, 1, 0, 0], [1, 1, 1, 1, 0]])[:, None, :]
+    along_keys, along_queries = np.broadcast_to(keys, (2, 5, 5)), np.broadcast_to(keys.transpose(0, 2, 1), (2, 5, 5))
+    named = cause(added(along_keys), filled(along_queries))
+    assert named.name == "mask" and "other places" in named.title
+    assert cause(added(along_keys), filled(along_keys)) is None

@@ -817,3 +817,10 @@ def test_what_a_line_makes_of_a_change_over_and_over_the_other_side_may_have_in_
     other = passed(("MatMul", [X, W], H), ("getitem", [0], picked), ("mul", [1, by], fewer), *tail(2, fewer))
     found = cause(one, other)
     assert (found is not None and found.name == "op_left_out") == looped
+
+
+@pytest.mark.parametrize(("of_loss", "name"), [(True, "loss_function"), (False, "op_left_out")])
+def test_a_function_that_is_left_out_behind_all_layers_is_another_loss(of_loss, name):
+    one, other = net(("Square", [0], H**2)), net()
+    named = cause(one, other, of_loss)
+    assert named.name == name and "leaves square out" in named.title
