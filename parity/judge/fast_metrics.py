@@ -1,12 +1,14 @@
 """Measures two large arrays in one pass over memory: what comparing traces spends its time on."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from parity.judge.metrics import BLOCK, SAFE, distance, norm
 from parity.trace.arrays import Array
+from parity.trace.checksum import Part
 
 # Squares that neither overflow nor vanish in float32, summed over a block of them.
 # A square below 1.2e-38 loses bits in float32: a block of such is 1e-10 of a sum of 1e-24. One that overflows is
@@ -31,7 +33,7 @@ class Measured(NamedTuple):
     moved: float = 0.0
 
 
-def fused_norms(one: Array, other: Array, before: Array | None = None) -> Measured | None:
+def fused_norms(one: Array, other: Array, before: Array | None = None, parts: Sequence[Part] = ()) -> Measured | None:
     """Returns norms of two float arrays of one shape and dtype, or None where something in them is not finite.
 
     Float32 is subtracted in float32, which is exact where the two are within a factor of 2 of each other, and summed in
@@ -41,13 +43,14 @@ def fused_norms(one: Array, other: Array, before: Array | None = None) -> Measur
       one: float array of any shape.
       other: another of the same shape and dtype.
       before: what `one` was before, likewise.
+      parts: of `one` or `other`, to be combined from the cache.
     """
     arrays = [one.ravel(), other.ravel()]
     if before is not None:
         arrays.append(before.ravel())
     # What overflows or is NaN shows in the sums, and is looked at then: asking before would read everything twice.
     with np.errstate(all="ignore"):
-        sums = _of_blocks(arrays) if one.dtype in WIDE and one.size > BLOCK else _of_any(arrays)
+        sums = _of_blocks(arrays, parts) if one.dtype in WIDE and one.size > BLOCK else _of_any(arrays)
     # A sum that is not finite means an element that is not, or squares that overflowed: the second is measured with
     # care.
     if not all(map(math.isfinite, sums)):
@@ -75,7 +78,7 @@ def _of_any(arrays: list[Array]) -> list[float]:
     return totals
 
 
-def _of_blocks(arrays: list[Array]) -> list[float]:
+def _of_blocks(arrays: list[Array], parts: Sequence[Part]) -> list[float]:
     # The rest behind the last whole block is measured by itself.
     blocks = arrays[0].size // BLOCK
     grouped = blocks // GROUP * GROUP
@@ -84,12 +87,12 @@ def _of_blocks(arrays: list[Array]) -> list[float]:
         if begin < end:
             # (groups, blocks of a group, BLOCK), a view.
             groups = [array[begin * BLOCK : end * BLOCK].reshape(-1, group, BLOCK) for array in arrays]
-            for place, squares in enumerate(_squares(groups)):
+            for place, squares in enumerate(_squares(groups, parts, begin * BLOCK * groups[0].itemsize)):
                 totals[place] += _total(squares, groups[0], groups[place])
     return totals
 
 
-def _squares(groups: list[Array]) -> list[Array]:
+def _squares(groups: list[Array], parts: Sequence[Part], begin: int) -> list[Array]:
     # What is subtracted stays in the cache for the products. Those are one for each block, which is as long as a product
     # may be, but one call for a group: for 10,000 elements the calls would cost as much as the arithmetic.
     # For each group a row times a column of every block: (blocks, 1, BLOCK) @ (blocks, BLOCK, 1).
@@ -104,6 +107,8 @@ def _squares(groups: list[Array]) -> list[Array]:
             np.subtract(piece, others[place], apart)
             np.matmul(wide, tall, squares[place])
         np.matmul(rows[place], columns[place], found[0][place])
+        for part in parts:
+            part.read_to(begin + (place + 1) * piece.nbytes)
     return found
 
 

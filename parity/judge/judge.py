@@ -10,6 +10,7 @@ from parity.judge.result import Check, Verdict
 from parity.mapping.trace_map import OPTIONAL
 from parity.trace import TensorKey
 from parity.trace.arrays import Array
+from parity.trace.checksum import Part
 
 # Written once for both sides, so that any difference is one of reading: compared to the bit.
 FED = frozenset(["feed", "noise"])  # both sides are given them
@@ -35,6 +36,7 @@ class TensorPair(NamedTuple):
         TensorFlow's graph holds; "form", by presence, shape and dtype alone.
       rounding: returns distances of runs that differ by rounding alone, as the level's allowance takes them; None where one
         is no number. Asked only where the pair is measured.
+      parts: what wants to hear how many bytes of the arrays were read.
     """
 
     step: int
@@ -45,6 +47,7 @@ class TensorPair(NamedTuple):
     before: Array | None = None
     compare: Comparison = "norm"
     rounding: Callable[[], Sequence[float | None]] = no_rounding
+    parts: Sequence[Part] = ()
 
 
 class Missing(NamedTuple):

@@ -6,10 +6,10 @@ import os
 import re
 import threading
 import zlib
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from io import BufferedReader
-from typing import Deque, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -32,8 +32,6 @@ ROWS_AT_ONCE = 64  # 260 kB: they stay in the cache between being copied and bei
 # interpreter's lock: in steps of 260 kB, whoever judges meanwhile and the thread that checks wait for each other's locks.
 MAPPED_AT_ONCE = mmap.ALLOCATIONGRANULARITY * ROW  # 16 MB with pages of 4 kB
 
-ROWS_OF_A_SPAN = 1024  # 4 MB, combined in one step without the interpreter's lock
-
 CHECKSUM_KEY = "__checksum__"  # of a JSON object; of a safetensors file in its "__metadata__"
 KIND = "xor-crc32:"
 UNSET_DIGITS = "00000000"
@@ -45,7 +43,7 @@ _UNREADABLE = "(unreadable)"
 _BEGINNING = 128  # bytes of a file of tensors, which hold its checksum: it is the first entry of the header
 
 LEAST_AHEAD = 1 << 20  # bytes of a file from which a thread of its own is worth its start, some 0.1 ms
-MOST_PENDING = 2  # arrays that wait to be combined: those of a pair that is judged, both still in the cache
+MOST_PENDING = 2  # arrays that wait for another core: those of a pair that is judged, both still in the cache
 MOST_CHECKED = 1 << 14  # files of which it is known whether they are whole: with their names some 5 MB
 
 
@@ -78,17 +76,10 @@ class Checksum(object):
         for begin in range(0, size, MAPPED_AT_ONCE):
             length = min(MAPPED_AT_ONCE, size - begin)
             with mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ, offset=begin) as mapped:
-                rows = length // ROW
-                words = np.frombuffer(mapped, np.uint64, rows * WORDS_OF_A_ROW).reshape(rows, WORDS_OF_A_ROW)
-                self._row ^= np.bitwise_xor.reduce(words, axis=0)
-                del words  # a map that is looked at cannot be closed
-                if length % ROW:
-                    self.update(mapped[rows * ROW :])
-                    self._combine_padded()
+                self.combine(np.frombuffer(mapped, np.uint8), begin)
                 if not begin:
                     for each in (mapped[: len(beginning)], beginning):
-                        self.update(each)
-                        self._combine_padded()
+                        self.combine(np.frombuffer(each, np.uint8), 0)
 
     def combine(self, data: Array, begin: int) -> None:
         """Takes bytes of a file at any place, each of them once, in any order.
@@ -97,19 +88,11 @@ class Checksum(object):
           data: (bytes,) uint8.
           begin: the place of the first in the file.
         """
-        head = -begin % ROW
-        self._combine_at(data[:head], begin % ROW)
-        data = data[head:]
-        rows = len(data) // ROW
-        for first in range(0, rows, ROWS_OF_A_SPAN):
-            span = data[first * ROW : min(first + ROWS_OF_A_SPAN, rows) * ROW]
-            self._row ^= np.bitwise_xor.reduce(span.view(np.uint64).reshape(-1, WORDS_OF_A_ROW), axis=0)
-        self._combine_at(data[rows * ROW :], 0)
+        self.add(Part(data, begin).row())
 
-    def _combine_at(self, data: Array, place: int) -> None:
-        row = np.zeros(ROW, np.uint8)
-        row[place : place + len(data)] = data
-        self._row ^= row.view(np.uint64)
+    def add(self, row: Array) -> None:
+        """Takes bytes of a file at any place as the row that a `Part` of it is combined to."""
+        self._row ^= row
 
     def digits(self) -> str:
         """Returns the checksum of all bytes taken; no more may follow."""
@@ -130,6 +113,45 @@ class Checksum(object):
         rows = -(-self._filled // ROW)
         self._row ^= np.bitwise_xor.reduce(self._room[: rows * ROW].view(np.uint64).reshape(-1, WORDS_OF_A_ROW), axis=0)
         self._filled = 0
+
+
+class Part(object):
+    """Combines bytes of a file to a row, at once or while somebody else reads them, from the cache then.
+
+    Args:
+      data: (bytes,) uint8.
+      begin: the place of the first in the file.
+    """
+
+    def __init__(self, data: Array, begin: int) -> None:
+        self._data, self._place, self._head = data, begin % ROW, -begin % ROW
+        rows = max(len(data) - self._head, 0) // ROW
+        self._tail = self._head + rows * ROW
+        # (rows, WORDS_OF_A_ROW) uint64, a view: what lies between two ends of rows of the file.
+        self._rows = data[self._head : self._tail].view(np.uint64).reshape(rows, WORDS_OF_A_ROW)
+        self._row, self._room = np.zeros((2, WORDS_OF_A_ROW), np.uint64)
+        self._combined = 0
+
+    def is_of(self, array: Array) -> bool:
+        """Returns whether an array is these bytes, in this order."""
+        begins = (each.__array_interface__["data"][0] for each in (array, self._data))
+        return array.nbytes == len(self._data) and array.flags.c_contiguous and len(set(begins)) == 1
+
+    def read_to(self, count: int) -> None:
+        """Combines the rows that end within the first `count` bytes, those left out that were combined before."""
+        end = min(max(count - self._head, 0) // ROW, len(self._rows))
+        if end > self._combined:
+            np.bitwise_xor.reduce(self._rows[self._combined : end], axis=0, out=self._room)
+            self._row ^= self._room
+            self._combined = end
+
+    def row(self) -> Array:
+        """Returns the row, (WORDS_OF_A_ROW,) uint64, that all bytes are combined to; called once."""
+        self.read_to(len(self._data))
+        ends, head, tail = self._row.view(np.uint8), self._data[: self._head], self._data[self._tail :]
+        ends[self._place : self._place + len(head)] ^= head
+        ends[: len(tail)] ^= tail
+        return self._row
 
 
 def with_checksum(buffers: Sequence[Buffer]) -> List[Buffer]:
@@ -223,20 +245,36 @@ class Following(object):
             self._expected, self._blank = _parted(file.read(_BEGINNING))
         self._checksum = Checksum()
         self._taken: Dict[int, int] = {}
+        self._part: Optional[Part] = None
+        self._row: Optional[Callable[[], Array]] = None
         self._settled = not self._expected
         if self._settled:
             _keep(self._identity, "")
 
     def take(self, data: Array, begin: int) -> None:
-        """Has bytes checked that somebody reads now, on a core that is idle if there is one; no byte twice.
+        """Has bytes checked that somebody reads until the next are taken; no byte twice.
 
         Args:
           data: (bytes,) uint8, mapped from the file: all of a tensor.
           begin: the place of the first in the file; behind the checksum.
         """
         if not self._settled and begin not in self._taken:
+            self._end_part()
             self._taken[begin] = begin + len(data)
-            _COMBINING.put(self._checksum, data, begin)
+            self._part = Part(data, begin)
+            self._row = _SECOND_CORE.row_of(self._part)
+
+    def part_of(self, array: Array) -> Optional[Part]:
+        """Returns the bytes that were taken last, to be combined while they are read.
+
+        None where another core combines them, or an array is not these bytes.
+        """
+        return self._part if self._part is not None and not self._row and self._part.is_of(array) else None
+
+    def _end_part(self) -> None:
+        if self._part is not None:
+            self._checksum.add(self._row() if self._row else self._part.row())
+        self._part = self._row = None
 
     def settle(self) -> None:
         """Checks what was not taken, and refuses a file that is not what was written.
@@ -246,7 +284,7 @@ class Following(object):
           OSError: it cannot be read.
         """
         if not self._settled:
-            _COMBINING.wait()
+            self._end_part()
             self._settled = True
             self._combine_rest()
             # One that does not agree is read once more by itself: of a file that another one took the place of meanwhile,
@@ -268,31 +306,30 @@ class Following(object):
                 position = max(position, end)
 
 
-class _Combining(object):
-    """Combines arrays one after the other beside whoever judges them: both then read what is in the cache."""
+class _SecondCore(object):
+    """Combines parts of files beside whoever judges them, as long as it keeps up: a thread, on a core that is idle."""
 
     def __init__(self) -> None:
         self._process = 0
         self._pool: Optional[ThreadPoolExecutor] = None
-        self._pending: "Deque[Future[None]]" = deque()
+        self._pending: "List[Future[Array]]" = []
 
-    def put(self, checksum: Checksum, data: Array, begin: int) -> None:
-        if self._process != os.getpid():  # a process that was forked has the pool's name and not its thread
-            self._process, self._pending = os.getpid(), deque()
+    def row_of(self, part: Part) -> Optional[Callable[[], Array]]:
+        """Begins to combine a part; returns what gives its row, or None where this is busy."""
+        process = os.getpid()
+        if self._process != process:  # a process that was forked has the pool's name and not its thread
+            self._process, self._pending = process, []
             self._pool = ThreadPoolExecutor(1) if _cores() > 1 else None
-        if self._pool is None:
-            checksum.combine(data, begin)
-            return
-        while len(self._pending) >= MOST_PENDING:
-            self._pending.popleft().result()
-        self._pending.append(self._pool.submit(checksum.combine, data, begin))
-
-    def wait(self) -> None:
-        while self._process == os.getpid() and self._pending:
-            self._pending.popleft().result()
+        self._pending = [each for each in self._pending if not each.done()]
+        if self._pool is None or len(self._pending) >= MOST_PENDING:
+            return None
+        row = self._pool.submit(part.row)
+        self._pending.append(row)
+        # What the thread has not begun when it is wanted is not waited for: others may have its core.
+        return lambda: part.row() if process != os.getpid() or row.cancel() else row.result()
 
 
-_COMBINING = _Combining()
+_SECOND_CORE = _SecondCore()
 
 
 def _cores() -> int:

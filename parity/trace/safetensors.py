@@ -12,7 +12,7 @@ import numpy as np
 
 from parity.trace.arrays import Array
 from parity.trace.bounded import MOST_BYTES_OF_TENSORS, parse_json, size_of
-from parity.trace.checksum import CHECKSUM_KEY, UNSET, Buffer, Following, check_file, with_checksum
+from parity.trace.checksum import CHECKSUM_KEY, UNSET, Buffer, Following, Part, check_file, with_checksum
 from parity.trace.description import MOST_AXES
 from parity.trace.errors import TraceError
 from parity.trace.keys import Quantity, TensorKey, parse_key, quantity_of
@@ -381,6 +381,18 @@ class TensorFile(object):
             # A plain view: every slice of a memmap would carry the file's name and mode along.
             self._map = np.asarray(np.memmap(self.path, dtype=np.uint8, mode="r"))
         return _array(self._map[self._start + begin : self._start + end], dtype, shape)
+
+    def part_of(self, array: Array) -> Optional[Part]:
+        """Returns what checks an array while it is read, in the order of its memory.
+
+        Args:
+          array: as `read` has returned it last, or a view of it.
+
+        Returns:
+          What wants to hear how many of its bytes were read; None where nothing does: the array is no tensor of this file as
+          it lies there, or the file was checked before.
+        """
+        return self._following.part_of(array) if self._following is not None else None
 
 
 def _header_of(path: str) -> Tuple[Dict[str, Entry], int]:

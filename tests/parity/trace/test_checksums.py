@@ -4,6 +4,7 @@ import collections
 import json
 import re
 import shutil
+import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from parity.experiment.compare import compare_traces
+from parity.judge import fast_metrics
+from parity.judge.fast_metrics import fused_norms
 from parity.trace import (
     DamagedError,
     Forward,
@@ -38,9 +41,9 @@ from parity.trace.checksum import (
     MAPPED_AT_ONCE,
     ROW,
     ROWS_AT_ONCE,
-    ROWS_OF_A_SPAN,
     Checksum,
     Following,
+    Part,
     check_ahead,
     check_file,
 )
@@ -170,10 +173,10 @@ def test_damage_is_told_before_what_it_leads_to(tmp_path, all_files_are_large):
 
 
 @pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize("size", [1, ROW - 1, 3 * ROW + 5, 2 * ROWS_OF_A_SPAN * ROW + 11])
+@pytest.mark.parametrize("size", [1, ROW - 1, 3 * ROW + 5, 2048 * ROW + 11])
 def test_a_file_of_which_parts_were_taken_in_any_order_has_its_checksum(tmp_path, monkeypatch, size, cores):
     monkeypatch.setattr(of_files, "_cores", lambda: cores)
-    monkeypatch.setattr(of_files, "_COMBINING", of_files._Combining())
+    monkeypatch.setattr(of_files, "_SECOND_CORE", of_files._SecondCore())
     monkeypatch.setattr(of_files, "check_file", lambda path: None)
     path = tmp_path / "x.safetensors"
     write_tensors(path, {"a": np.random.default_rng(size).integers(0, 256, size, np.uint8), "b": np.ones(9)})
@@ -185,6 +188,87 @@ def test_a_file_of_which_parts_were_taken_in_any_order_has_its_checksum(tmp_path
             following.take(np.asarray(data[begin:end]), len(data) + begin)
         following.settle()
         assert list(of_files._FAULTS.values()) == [""]
+
+
+@pytest.mark.parametrize("size", [1, 5000, ROW * 7 + 3])
+@pytest.mark.parametrize("begin", [0, 5, ROW - 1, 10 * ROW + 4])
+def test_a_part_is_combined_to_one_row_whatever_was_read_of_it_before(size, begin):
+    padded = np.zeros(-(-(begin + size) // ROW) * ROW, np.uint8)
+    padded[begin : begin + size] = np.random.default_rng(size).integers(0, 256, size, np.uint8)
+    expected = np.bitwise_xor.reduce(padded.reshape(-1, ROW), axis=0).tobytes()
+    room = np.empty(size + 8, np.uint8)
+    first = (begin - room.__array_interface__["data"][0]) % 8  # words of the file are words of memory, as in a map
+    data = room[first : first + size]
+    data[:] = padded[begin : begin + size]
+    for counts in ([], [size], [1, size // 2, size // 2, size], range(0, size, 999)):
+        part = Part(data, begin)
+        for count in counts:
+            part.read_to(count)
+        assert part.row().tobytes() == expected
+
+
+def test_what_is_judged_is_combined_while_it_is_judged(monkeypatch):
+    one = np.random.default_rng(0).standard_normal(400_000).astype(np.float32)  # 5 groups of blocks, and some
+    parts, combined = [Part(each.view(np.uint8), 0) for each in (one, one * 1)], []
+    reduce = np.subtract
+    monkeypatch.setattr(fast_metrics.np, "subtract", lambda *rest: (combined.append(parts[1]._combined), reduce(*rest)))
+    with_parts = fused_norms(one, one * 1, None, parts)
+    assert [round(count * ROW / (8 * 9984 * 4), 1) for count in combined] == [0, 1, 2, 3, 4]
+    assert with_parts == fused_norms(one, one * 1)
+    assert {part._combined for part in parts} == {40 * 9984 * 4 // ROW}
+
+
+def test_a_part_is_of_the_array_that_its_bytes_are_and_of_no_other():
+    data = np.zeros(48, np.uint8)
+    array = data.view(np.float32).reshape(3, 4)
+    assert Part(data, 0).is_of(array)
+    assert Part(data, 0).is_of(array.reshape(4, 3))
+    for other in (array.T, array[:2], array[1:], array.copy(), array.astype(np.float64)):
+        assert not Part(data, 0).is_of(other)
+
+
+def write_large(folder: Path) -> Path:
+    """Writes a trace whose weights are mapped one by one, behind bytes that leave them at no multiple of 8."""
+    weights = np.random.default_rng(0).standard_normal((700, 1000)).astype(np.float32)
+    variables = {name: {"shape": [700, 1000], "dtype": "float32", "kind": "weight"} for name in "vw"}
+    writer = TraceWriter(folder, {"package": "test"}, {"towers": 1, "precision": "float32"}, variables)
+    writer.init({"var/v": weights, "var/w": weights})
+    writer.step(
+        0, {"grad/v": weights, "state/skipped": np.array(False), "grad/w": weights, "var/v": weights, "var/w": weights}
+    )
+    writer.close()
+    return folder
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_large_tensors_are_checked_as_they_are_judged_on_any_number_of_cores(tmp_path, monkeypatch, cores):
+    monkeypatch.setattr(of_files, "_cores", lambda: cores)
+    monkeypatch.setattr(of_files, "_SECOND_CORE", of_files._SecondCore())
+    monkeypatch.setattr(Checksum, "map", None)  # whole files are read by themselves where they do not agree
+    one, other = write_large(tmp_path / "one"), write_large(tmp_path / "other")
+    assert compare_traces(one, other).verdict == "same"
+    monkeypatch.undo()
+    path = other / "step-000000.safetensors"
+    for bit in np.random.default_rng(1).integers(8 * 1000, 8 * path.stat().st_size, 20).tolist():
+        of_files._FAULTS.clear()
+        flip(path, bit)
+        with pytest.raises(DamagedError, match=re.escape(str(path))):
+            compare_traces(one, other)
+        flip(path, bit)
+
+
+def test_a_thread_that_has_not_begun_is_not_waited_for(tmp_path, monkeypatch):
+    held, begun = threading.Event(), threading.Event()
+    core = of_files._SecondCore()
+    monkeypatch.setattr(of_files, "_cores", lambda: 2)
+    monkeypatch.setattr(of_files, "_SECOND_CORE", core)
+    core.row_of(Part(np.zeros(8, np.uint8), 0))  # starts the pool
+    core._pool.submit(lambda: (begun.set(), held.wait(60)))
+    assert begun.wait(60)
+    one, other = write_large(tmp_path / "one"), write_large(tmp_path / "other")
+    assert compare_traces(one, other).verdict == "same"
+    assert not held.is_set()
+    held.set()
 
 
 def test_a_file_that_another_one_took_the_place_of_meanwhile_is_read_by_itself(tmp_path):
