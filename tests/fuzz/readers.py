@@ -1,6 +1,5 @@
 """Who reads what may come from a stranger: each reader with its seeds, how they are mutated, and what it does with them."""
 
-import argparse
 import ast
 import contextlib
 import io
@@ -12,7 +11,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any
 
 from support.made_sides import CASE, Habits, MadeProcess, made_case, made_sides
@@ -20,7 +18,7 @@ from support.made_sides import CASE, Habits, MadeProcess, made_case, made_sides
 from parity.case import load_case, load_mapping
 from parity.cli import compare, map, port, replay, show
 from parity.experiment import run_case
-from parity.experiment.replay.program import is_like, training_of
+from parity.experiment.replay.program import training_of
 from parity.experiment.replay.script import launched_part, parts_of
 from parity.experiment.replay.session import Port
 from parity.experiment.replay.session import replay as replay_on
@@ -35,11 +33,12 @@ from parity.worker.protocol import Channel
 
 from . import seeds
 from .checkpoints import mutated_checkpoint
-from .demands import BrokenDemand, captured, require_text
+from .demands import BrokenDemand
 from .file_mutations import mutated_file, mutated_files
 from .inputs import ALONE, Files, Place
 from .mutations import json_text, mutated_bytes, mutated_json, mutated_lines, toml_text
 from .sources import mutated_source, read_source_file, sources
+from .verbs import run_verb
 
 Mutate = Callable[[Random, Sequence[Files]], Files]
 
@@ -278,24 +277,8 @@ def _read_reply(place: Place, files: Files) -> None:
 # ---- verbs of the command line
 
 
-def _run(verb: ModuleType, *words: Any) -> None:
-    """Runs a verb, and looks at what it prints."""
-    with captured() as shown:
-        verb.run(_parser_of(verb).parse_args([str(word) for word in words]))
-    require_text(shown.getvalue())
-
-
-_PARSERS: dict[str, argparse.ArgumentParser] = {}
-
-
-def _parser_of(verb: ModuleType) -> argparse.ArgumentParser:
-    if verb.__name__ not in _PARSERS:
-        verb.add_arguments(_PARSERS.setdefault(verb.__name__, argparse.ArgumentParser()))
-    return _PARSERS[verb.__name__]
-
-
 def _show(place: Place, files: Files) -> None:
-    _run(show, place.lay(files))
+    run_verb(show, place.lay(files))
 
 
 def _two_traces(*more: Callable[[Path], Files]) -> Callable[[Path], list[Files]]:
@@ -324,7 +307,7 @@ def _compare(place: Place, files: Files) -> None:
         if "mapping.toml" in files and "dense.weight" in str(files.get("b/trace.json"))
         else []
     )
-    _run(compare, folder / "a", folder / "b", *words)
+    run_verb(compare, folder / "a", folder / "b", *words)
 
 
 def _map(place: Place, files: Files) -> None:
@@ -339,9 +322,9 @@ def _map(place: Place, files: Files) -> None:
             "--map",
             folder / "mapping.toml",
         ]
-        _run(map, folder / "a", folder / "b", *words)
+        run_verb(map, folder / "a", folder / "b", *words)
     else:
-        _run(map, folder / "a", folder / "b")
+        run_verb(map, folder / "a", folder / "b")
 
 
 def _with_weights(folder: Path) -> list[Files]:
@@ -387,7 +370,7 @@ def _replay(place: Place, files: Files) -> None:
 def _skeleton(place: Place, files: Files) -> None:
     folder, out = place.lay(files), place.folder.parent / "skeleton"
     shutil.rmtree(out, ignore_errors=True)
-    _run(replay, folder, "--init", out)
+    run_verb(replay, folder, "--init", out)
     _require_harmless(out)
     load_mapping(out / "port.toml")
 
@@ -395,7 +378,7 @@ def _skeleton(place: Place, files: Files) -> None:
 def _port(place: Place, files: Files) -> None:
     folder, out = place.lay(files), place.folder.parent / "port"
     shutil.rmtree(out, ignore_errors=True)
-    _run(port, folder, "--out", out, "--no-prove", "--quiet")
+    run_verb(port, folder, "--out", out, "--no-prove", "--quiet")
     _require_harmless(out)
     load_mapping(out / "port.toml")
 
@@ -420,11 +403,6 @@ def _launched(place: Place, files: Files) -> None:
         part.batch(number)
     for each in parts_of(part.trace, any_combination=True):
         each.variables, each.towers, each.begins, each.racing, each.by_hand  # noqa: B018  each reads what a trace says
-
-
-def _like(place: Place, files: Files) -> None:
-    folder = place.lay(files)
-    is_like(folder / "a", folder / "b")
 
 
 # ---- checkpoints
@@ -456,7 +434,6 @@ def _resume(place: Place, files: Files) -> None:
     Checkpoints(place.lay(files), Rank(0, 0, 1), parts, settings={"seed": 1}).resume()
 
 
-SCRIPTS = (".json", ".safetensors")
 # Of the time: those that take microseconds a lot, those that take tens of milliseconds a little.
 SHARES = {
     "tensors": 3,

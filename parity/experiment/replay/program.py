@@ -90,7 +90,7 @@ def record_like(
         folder = Path(name)
         with contextlib.closing(LaunchedProgram(command, training_of(part), folder, silence)) as program:
             replay(recorded, port_of(part, silence), mapping_file, folder, tick, side=program)
-            described = {**program.described(), "notes": program.notes, "reference": _digest(recorded)}
+            described = {**program.described(), "notes": program.notes, "reference": digest_of(recorded)}
         # The ordinary run: in the program's own precision, each step from the recorded state.
         float32 = Trace(folder / "torch-float32")
         writer = TraceWriter(out, float32.producer, {**float32.facts, "command": list(command)}, float32.variables)
@@ -109,7 +109,7 @@ def record_like(
 def is_like(recorded: Path, candidate: Path) -> bool:
     """Returns whether a candidate was recorded by `record_like` on what a reference holds."""
     file = candidate / RUNS / DESCRIPTION_FILE
-    return file.is_file() and read_described(candidate / RUNS)["reference"] == _digest(recorded)
+    return file.is_file() and read_described(candidate / RUNS)["reference"] == digest_of(recorded)
 
 
 def compare_kept(
@@ -157,9 +157,10 @@ def port_of(part: Part, silence: float) -> Port:
     return Port("", {part.name: OF_THE_PROGRAM}, {part.name: OF_THE_PROGRAM}, [], silence)
 
 
-def _digest(recorded: Path) -> str:
+def digest_of(recorded: Path) -> str:
+    """Returns what tells one recording from another: a digest of its facts and first weights."""
     digest = hashlib.blake2b(digest_size=12)
-    # Without the steps, which are most of a recording: facts and the first weights tell one from another.
+    # Without the steps, which are most of a recording.
     for name in ("trace.json", "init.safetensors"):
         size_of(str(recorded / name), MOST_BYTES_OF_TENSORS)
         digest.update((recorded / name).read_bytes())
