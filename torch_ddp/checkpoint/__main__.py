@@ -76,6 +76,8 @@ def _state(path: Path) -> Any:
         raise CheckpointError(
             f"checkpoint: expected a checkpoint in {path}, got none that is whole. Name another folder."
         )
+    if path.exists() and not (path.is_dir() or path.is_file()):
+        raise CheckpointError(f"checkpoint: expected a file at {path}, got a pipe or a device. Name another.")
     try:
         return read_whole((found.path if found else path).read_bytes())
     except OSError as error:

@@ -256,8 +256,9 @@ def _step(path: Path) -> int:
 
 def frames_of(folder: Path) -> list[Path]:
     """Returns the files of checkpoints in a folder by their names, the newest first."""
-    # Two of one step: the earlier was damaged, or its training was started over; the later one counts.
-    found = [path for path in folder.glob("step-*.pt") if NAME.fullmatch(path.name)]
+    # Two of one step: the earlier was damaged, or its training was started over; the later one counts. A pipe or a device of
+    # that name would be waited for.
+    found = [path for path in folder.glob("step-*.pt") if NAME.fullmatch(path.name) and path.is_file()]
     return sorted(found, key=lambda path: (_step(path), path.stat().st_mtime_ns), reverse=True)
 
 

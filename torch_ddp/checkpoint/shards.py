@@ -93,6 +93,10 @@ def read_shards(folder: Path, shards: Mapping[str, Any], parts: Any, name: str, 
     from torch.distributed.checkpoint.state_dict_loader import load
 
     place = _place(folder, shards)
+    if not _are_there(place, shards):
+        raise CheckpointError(
+            f"checkpoint: expected the files in {place} that it was saved with, got others. Copy the whole folder again."
+        )
     first = sum(len(list(tensors_of(parts[other]))) for other in _before(parts, name))
     chosen = replaced(parts[name], lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
     with _said(f"the tensors of {name!r} in {place}"):
@@ -112,9 +116,19 @@ def shards_are_whole(path: Path) -> bool:
         return True
     try:
         place = _place(path.parent, shards)
-        return all(digest_of(place / name) == digest for name, digest in shards["files"].items())
+        return _are_there(place, shards) and all(
+            digest_of(place / name) == digest for name, digest in shards["files"].items()
+        )
     except (CheckpointError, OSError):
         return False
+
+
+def _are_there(place: Path, shards: Mapping[str, Any]) -> bool:
+    """Tells whether the files of a checkpoint are in its folder, and no other one that would be read with them."""
+    named = shards["files"]
+    return all(path.is_file() for path in (place / name for name in named)) and all(
+        path.name in named for path in place.glob("*.safetensors")
+    )
 
 
 def remove_unused(folder: Path) -> None:

@@ -174,3 +174,12 @@ def test_a_full_disk_is_said_with_file_and_cause_and_leaves_the_older_one(tmp_pa
     assert said.startswith("torch_ddp.errors.CheckpointError: checkpoint: expected to write ")
     assert f"{tmp_path}/step-0000000002.unfinished, got File too large after " in said
     assert names(tmp_path) == [older.name]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("nowhere", path)])
+def test_what_only_has_the_name_of_a_checkpoint_is_none(tmp_path, make):
+    path = write_whole(tmp_path, 1, {"step": 1})
+    make(tmp_path / path.name.replace("0001-", "0002-"))
+    assert newest_whole(tmp_path).path == path
+    write_whole(tmp_path, 3, {"step": 3}, keep=1)
+    assert newest_whole(tmp_path).step == 3

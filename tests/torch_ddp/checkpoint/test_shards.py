@@ -140,3 +140,16 @@ def test_sharded_is_not_in_the_background_and_needs_its_package(tmp_path, monkey
         training(ALONE, str(tmp_path), sharded=True)
     assert os.listdir(tmp_path) == []
     assert checkpoint.Checkpoints is Checkpoints
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_pipe_among_the_shards_is_not_waited_for(tmp_path, named):
+    saved(ALONE, str(tmp_path), [1])
+    [place] = tmp_path.glob("shards-*")
+    [shard] = place.iterdir()
+    if named:
+        shard.unlink()
+    os.mkfifo(shard if named else place / "other.safetensors")
+    assert resumed(ALONE, str(tmp_path))[0] is None
+    with pytest.raises(CheckpointError, match=r"expected the files in .* that it was saved with"):
+        tensors_of(next(tmp_path.glob("*.pt")), "model")
