@@ -1,7 +1,7 @@
 """Checks what a trace says of itself, type by type: whoever reads a fact of it later need not ask what it is."""
 
 import sys
-from typing import Any, Callable, Dict, Mapping, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from parity.trace.provenance import is_count, is_frame
 
@@ -39,6 +39,52 @@ def fault_of_description(meta: Mapping[str, Any]) -> str:
         if not are_names(meta.get(name) or []):
             return f"{name!r} to be a list of names"
     return fault_of_facts(meta["facts"])
+
+
+SAID_OF_A_VARIABLE = ("shape", "dtype", "kind")
+NUMBERS_OF_A_SLOT = 2  # its smallest and its largest element
+
+
+def fault_of_answer(answer: Mapping[str, Any], values: Any) -> str:
+    """Returns what a side's answer to `prepare`, kept in a file, should be and is not; "" where it is as it was given.
+
+    Args:
+      answer: the JSON object.
+      values: what the side itself starts things at: dict of trace name to the smallest and the largest element of a slot, to
+        all elements, in C order, of anything else.
+    """
+    for name in ("facts", "variables"):
+        if not isinstance(answer.get(name), dict):
+            return f"{name!r} of what was prepared"
+    fault = fault_of_description(dict({"activations": []}, **answer))
+    if fault:
+        return fault
+    for name, entry in answer["variables"].items():
+        if not all(each in entry for each in SAID_OF_A_VARIABLE):
+            return f"the variable {name[:80]!r} with {', '.join(SAID_OF_A_VARIABLE)}"
+    return _fault_of_values(values, answer["variables"])
+
+
+def _fault_of_values(values: Any, variables: Mapping[str, Any]) -> str:
+    if not isinstance(values, dict):
+        return "a dict of names to numbers"
+    for text, numbers in values.items():
+        if not isinstance(numbers, list) or not all(type(each) in (int, float, bool) for each in numbers):
+            return f"numbers for {text[:80]!r}"
+        quantity, _, name = text.partition("/")
+        count = NUMBERS_OF_A_SLOT if quantity == "slot" else _elements(variables.get(name))
+        if count is not None and len(numbers) != count:
+            return f"{count} numbers for {text[:80]!r}"
+    return ""
+
+
+def _elements(entry: Optional[Mapping[str, Any]]) -> Optional[int]:
+    if entry is None:
+        return None
+    count = 1
+    for extent in entry["shape"]:
+        count *= extent
+    return count
 
 
 def _fault_of_variable(entry: Any) -> str:

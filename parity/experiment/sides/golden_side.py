@@ -11,7 +11,7 @@ from parity.experiment.sides.densify import DenseTrace
 from parity.experiment.sides.tensorflow_side import INITIAL_SLOTS, PREPARED
 from parity.experiment.spec import FORWARD, MAPPING, REPETITION, Capability, RunSpec
 from parity.trace import Forward, Trace, check_folder, read_json, write_json
-from parity.trace.description import fault_of_description, is_shape
+from parity.trace.description import fault_of_answer, is_shape
 
 GOLDEN_FORMAT = "tower-parity-golden"
 GOLDEN_FORMAT_VERSION = 1
@@ -194,18 +194,9 @@ def _load(folder: Path) -> dict[str, Any]:
 
 def _fault_of_answers(known: dict[str, Any]) -> str:
     """Returns what the reference's answers in a description should be and are not; "" where they are as it gave them."""
-    prepared = known["prepared"]
-    for name in ("facts", "variables"):
-        if not isinstance(prepared.get(name), dict):
-            return f"{name!r} of what was prepared"
-    fault = fault_of_description({"activations": [], **prepared})
-    if fault:
-        return fault
     if not all(isinstance(each, list) and len(each) == 2 and is_shape(each[1]) for each in known["inputs"].values()):
         return "a dtype and a shape for each input"
-    slots = known["initial_slots"].values()
-    numbers = (each for values in slots for each in (values if isinstance(values, list) else [None]))
-    return "" if all(type(each) in (int, float) for each in numbers) else "numbers for each initial slot"
+    return fault_of_answer(known["prepared"], known["initial_slots"])
 
 
 def _done(value: Any) -> "Future[Any]":

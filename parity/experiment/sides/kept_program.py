@@ -8,19 +8,10 @@ from typing import Any
 
 from parity.experiment.sides.program_answers import TORCH_SIDE, Recorded, prepared_as
 from parity.trace import TraceError, check_folder, read_json
+from parity.trace.description import are_names, fault_of_answer
 from parity.worker.failures import SideFailed
 
 DESCRIPTION_FILE = "described.json"  # what a program trains, in the folder of its runs
-
-
-TYPES_OF_DESCRIBED = {
-    "facts": dict,
-    "slots": list,
-    "initial_slots": dict,
-    "own_values": dict,
-    "notes": list,
-    "reference": str,
-}
 
 
 def read_described(kept: Path) -> dict[str, Any]:
@@ -34,18 +25,46 @@ def read_described(kept: Path) -> dict[str, Any]:
         found = read_json(str(path))
     except (OSError, ValueError) as error:
         raise TraceError(f"trace: expected JSON in {path}, got {error}. Record the program again.") from error
-    wrong = [
-        name
-        for name, kind in TYPES_OF_DESCRIBED.items()
-        if not isinstance(found, dict) or not isinstance(found.get(name), kind)
-    ]
-    if not wrong and not isinstance(found.get("variables"), list | dict):
-        wrong = ["variables"]
-    if wrong:
+    fault = _fault_of(found)
+    if fault:
         raise TraceError(
-            f"trace: expected {wrong[0]!r} in {path}, as it is recorded, got another. Record the program again."
+            f"trace: expected {fault} in {path}, as it is recorded, got another. Record the program again."
         )
-    return dict(found)
+    return {**found, "variables": dict(found["variables"])}
+
+
+def _fault_of(found: Any) -> str:
+    if not isinstance(found, dict):
+        return "an object"
+    for name, is_right in PARTS_OF_DESCRIBED.items():
+        if not is_right(found.get(name)):
+            return repr(name)
+    values = {**found["initial_slots"], **found["own_values"]}
+    return fault_of_answer({"facts": found["facts"], "variables": dict(found["variables"])}, values)
+
+
+def _are_pairs(value: Any) -> bool:
+    return isinstance(value, dict) or (
+        isinstance(value, list)
+        and all(isinstance(each, list) and len(each) == 2 and isinstance(each[0], str) for each in value)
+    )
+
+
+def _is_dict(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+PARTS_OF_DESCRIBED: dict[str, Callable[[Any], bool]] = {
+    "facts": _is_dict,
+    # As pairs they keep the order in which the model has them.
+    "variables": _are_pairs,
+    "sections": _is_dict,
+    "slots": are_names,
+    "initial_slots": _is_dict,
+    "own_values": _is_dict,
+    "notes": are_names,
+    "reference": lambda value: isinstance(value, str),
+}
 
 
 class KeptProgram:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from parity.experiment.sides import launched
+from parity.experiment.sides.kept_program import DESCRIPTION_FILE, read_described
 from parity.experiment.sides.launched import LaunchedProgram
 from parity.experiment.sides.program_answers import (
     Recorded,
@@ -19,7 +20,7 @@ from parity.experiment.sides.program_answers import (
     with_clipped,
     without_clipped,
 )
-from parity.trace import Trace, TraceWriter
+from parity.trace import Trace, TraceError, TraceWriter
 from parity.worker.failures import SideFailed
 from parity.worker.program_request import ProgramRequest
 
@@ -269,3 +270,40 @@ def test_counts_of_a_whole_launch_are_no_facts_of_the_program(tmp_path):
         assert program._facts(Trace(tmp_path / "t")) == {"towers": 2, "side": "torch_ddp", "combination": "port"}
     finally:
         program.close()
+
+
+KEPT = {
+    "facts": {},
+    "slots": ["m"],
+    "variables": [["w", {"shape": [2], "dtype": "float32", "kind": "weight"}]],
+    "sections": {"": "Adam"},
+    "initial_slots": {"slot/m/w": [0.0, 0.0]},
+    "own_values": {"var/w": [1.0, 2.0]},
+    "notes": ["it shuffles"],
+    "reference": "0" * 24,
+}
+
+
+def test_what_a_program_trains_is_read_in_the_order_in_which_it_has_it(tmp_path):
+    (tmp_path / DESCRIPTION_FILE).write_text(json.dumps(KEPT))
+    assert read_described(tmp_path) == {**KEPT, "variables": dict(KEPT["variables"])}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("variables", [["w"]], "'variables'"),
+        ("variables", [[1, {}]], "'variables'"),
+        ("variables", {"w": {"shape": [2]}}, "the variable 'w' with"),
+        ("slots", [1], "'slots'"),
+        ("notes", [None], "'notes'"),
+        ("sections", None, "'sections'"),
+        ("own_values", {"var/w": [1.0]}, "2 numbers for 'var/w'"),
+        ("initial_slots", {"slot/m/w": "00"}, "numbers for 'slot/m/w'"),
+        ("facts", {"optimizer": 3}, "the fact 'optimizer'"),
+    ],
+)
+def test_what_does_not_describe_a_program_is_refused_before_it_is_judged(tmp_path, name, value, said):
+    (tmp_path / DESCRIPTION_FILE).write_text(json.dumps({**KEPT, name: value}))
+    with pytest.raises(TraceError, match=f"expected {said}.* in .*{DESCRIPTION_FILE}"):
+        read_described(tmp_path)

@@ -11,7 +11,7 @@ from parity.experiment.compare import compare_traces
 from parity.experiment.sides.densify import DenseTrace
 from parity.trace import Trace, TraceError, TraceWriter, parse_key, read_json, state_after
 from parity.trace.arrays import dense_rows
-from parity.trace.description import is_shape
+from parity.trace.description import fault_of_answer, is_shape
 
 
 def described(folder, change):
@@ -140,3 +140,26 @@ def test_a_counter_after_the_last_step_that_its_dtype_cannot_hold_is_refused(tmp
     writer.close()
     with pytest.raises(TraceError, match="'counters_after' to hold state/global_step as int64"):
         state_after(Trace(tmp_path / "t"))
+
+
+ANSWER = {"facts": {"ranks": 2}, "variables": {"w": {"shape": [2, 3], "dtype": "float32", "kind": "weight"}}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "values", "fault"),
+    [
+        ({}, {"slot/m/w": [0.0, 1], "var/w": [0.5] * 6, "stat/elsewhere": []}, ""),
+        ({"facts": None}, {}, "'facts'"),
+        ({"facts": {"ranks": "2"}}, {}, "the fact 'ranks'"),
+        ({"variables": {"w": []}}, {}, "the variable 'w'"),
+        ({"variables": {"w": {"shape": [2, 3], "dtype": "float32"}}}, {}, "the variable 'w' with shape, dtype, kind"),
+        ({}, [], "a dict of names"),
+        ({}, {"slot/m/w": [0.0, 1.0, 2.0]}, "2 numbers for 'slot/m/w'"),
+        ({}, {"var/w": [0.5] * 5}, "6 numbers for 'var/w'"),
+        ({}, {"var/w": ["0.5"] * 6}, "numbers for 'var/w'"),
+        ({}, {"var/w": 0.5}, "numbers for 'var/w'"),
+    ],
+)
+def test_an_answer_of_a_side_is_kept_as_it_was_given(answer, values, fault):
+    found = fault_of_answer({**ANSWER, **answer}, values)
+    assert found.startswith(fault) and bool(found) == bool(fault)
