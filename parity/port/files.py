@@ -9,8 +9,13 @@ from pathlib import Path
 
 from parity.port.errors import PortError
 from parity.report.atomic import appearing
+from parity.trace import TraceError, read_json
+from parity.trace.bounded import size_of
 
 MANIFEST = "port.json"
+MOST_BYTES_OF_A_PORT = (
+    10_000_000  # of a file of a port, and of the list of them: what is read of a folder that is named
+)
 MANIFEST_FORMAT = "tower-parity-port"
 
 
@@ -26,10 +31,13 @@ def write_files(folder: Path, files: dict[str, str]) -> dict[Path, str]:
     """
     known = _known(folder)
     written: dict[Path, str] = {}
+    # All are looked at before one is written: what is written is listed, or it would be taken for an edited one.
+    places = []
     for name, text in files.items():
         path = folder / name
         edited = _edited(path, known.get(name), text)
-        target = path if edited is None else _free_name(path, known, text)
+        places.append((path, path if edited is None else _free_name(path, known, text), edited, text))
+    for path, target, edited, text in places:
         # Whole or not at all: a port that is half written would be taken for an edited one.
         with appearing(target) as file:
             file.write(text.encode())
@@ -52,11 +60,29 @@ def _free_name(path: Path, known: Mapping[str, str], text: str) -> Path:
 
 def _edited(path: Path, digest: str | None, text: str) -> str | None:
     """The text of a file that is not as it was written, None where there is none such."""
-    if not path.exists():
+    if not _is_there(path):
         return None
     # Whatever stands there, in any encoding: it is not overwritten for not being readable.
     found = path.read_text(encoding="utf-8", errors="replace")
     return None if found == text or _digest(found) == digest else found
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is a file; what has no end, as a pipe, is none that a port could stand beside.
+
+    Raises:
+      PortError: there is something else, or a file that is no source.
+    """
+    try:
+        size_of(str(path), MOST_BYTES_OF_A_PORT)
+    except FileNotFoundError:
+        return False
+    except TraceError:
+        raise PortError(
+            f"port: expected a file of at most {MOST_BYTES_OF_A_PORT:,} bytes at {path}, or none, got a larger one, a pipe, "
+            "a device or a folder. Name another --out."
+        ) from None
+    return True
 
 
 def _digest(text: str) -> str:
@@ -65,10 +91,10 @@ def _digest(text: str) -> str:
 
 def _known(folder: Path) -> dict[str, str]:
     path = folder / MANIFEST
-    if not path.exists():
+    if not _is_there(path):
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(str(path))
     except (OSError, ValueError):
         found = None
     if (

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from parity.scan.result import Finding
-from parity.trace.bounded import parse_json
+from parity.trace import read_json
 
 COMMENT = re.compile(r"#\s*parity:\s*ignore(?:\[([\w\s,]*)\])?")
 MOST_BASELINE_BYTES = 64 << 20
@@ -49,18 +49,14 @@ def read_baseline(path: Path) -> frozenset[str]:
       BaselineError: it cannot be read, or is no such file.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BASELINE_BYTES + 1)
+        found = read_json(str(path), MOST_BASELINE_BYTES)
+        prints = [each["fingerprint"] for each in found["findings"]]
+        if not all(isinstance(each, str) for each in prints):
+            raise TypeError
     except OSError as error:
         raise BaselineError(
             f"--baseline: expected what `parity scan --json` wrote at {path}, got: {error.strerror}. Write it first."
         ) from None
-    try:
-        if len(data) > MOST_BASELINE_BYTES:
-            raise ValueError
-        prints = [each["fingerprint"] for each in parse_json(data)["findings"]]
-        if not all(isinstance(each, str) for each in prints):
-            raise TypeError
     except (ValueError, KeyError, TypeError):
         raise BaselineError(
             f"--baseline: expected what `parity scan --json` wrote at {path}, got another file. Write it anew."

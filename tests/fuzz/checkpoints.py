@@ -4,9 +4,11 @@ import copy
 import hashlib
 import io
 import zipfile
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from .file_mutations import mutated_below, mutated_files
 from .inputs import Files
 from .mutations import mutated_bytes, mutated_json
 
@@ -37,25 +39,63 @@ def mutated_checkpoint(draw: Random, files: Files) -> Files:
     [(name, data)] = files.items()
     assert isinstance(data, bytes)
     chance = draw.random()
+    if draw.random() < 0.03:
+        return mutated_files(draw, files)
     if chance < 0.45:
         data = _other_state(draw, data)
     elif chance < 0.8:
         data = _other_member(draw, data)
     else:
         data = mutated_bytes(draw, data)
-    digest = hashlib.blake2b(data, digest_size=16).hexdigest()
-    return {name if draw.random() < 0.05 else f"step-{draw.choice((3, 3, 10**9)):010d}-{digest}.pt": data}
+    return {name if draw.random() < 0.05 else f"step-{draw.choice((3, 3, 10**9)):010d}-{_digest(data)}.pt": data}
+
+
+def mutated_shards(draw: Random, known: Sequence[Files]) -> Files:
+    """Returns a folder whose checkpoint has its tensors in files beside it, which are others: mostly with their digests."""
+    files = dict(draw.choice(known))
+    [name] = [each for each in files if each.endswith(".pt")]
+    folder = next(each for each in files if each != name).partition("/")[0]
+    data = files.pop(name)
+    assert isinstance(data, bytes)
+    files = mutated_below(draw, files, folder)
+    if draw.random() < 0.9:
+        shards = {each.partition("/")[2]: _digest(entry) for each, entry in files.items() if isinstance(entry, bytes)}
+        data = _with_shards(draw, data, {"folder": folder, "files": shards})
+    return {**files, f"step-0000000003-{_digest(data)}.pt": data}
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _with_shards(draw: Random, data: bytes, shards: Any) -> bytes:
+    state = _state_of(data)
+    chance = draw.random()
+    if chance < 0.2:
+        state["parts"] = mutated_json(draw, state["parts"])
+    elif chance < 0.3:
+        shards = mutated_json(draw, shards)
+    return _saved({**state, "shards": shards})
 
 
 _STATES: dict[bytes, Any] = {}
 
 
 def _other_state(draw: Random, data: bytes) -> bytes:
+    return _saved(mutated_json(draw, _state_of(data)))
+
+
+def _state_of(data: bytes) -> Any:
     import torch
 
     if data not in _STATES:
         _STATES[data] = torch.load(io.BytesIO(data), weights_only=True)
-    state = mutated_json(draw, copy.deepcopy(_STATES[data]))
+    return copy.deepcopy(_STATES[data])
+
+
+def _saved(state: Any) -> bytes:
+    import torch
+
     written = io.BytesIO()
     torch.save(state, written)
     return written.getvalue()

@@ -173,6 +173,20 @@ def _other_kind(draw: Random) -> Entry:
     return draw.choice(kinds)()
 
 
+def mutated_below(
+    draw: Random, files: Files, folder: str, others: Sequence[Files] = (), suffixes: tuple[str, ...] = ("",)
+) -> Files:
+    """Returns other files below a folder, and the rest as it is."""
+    start = f"{folder}/"
+
+    def below(known: Files) -> Files:
+        return {name[len(start) :]: entry for name, entry in known.items() if name.startswith(start)}
+
+    mutated = mutated_files(draw, below(files), [below(each) for each in others], suffixes)
+    rest = {name: entry for name, entry in files.items() if not name.startswith(start)}
+    return {**rest, **{f"{folder}/{name}": entry for name, entry in mutated.items()}}
+
+
 def mutated_files(draw: Random, files: Files, others: Sequence[Files] = (), suffixes: tuple[str, ...] = ("",)) -> Files:
     """Returns other files: one or some with another content, missing, exchanged, or of another kind."""
     found = dict(files)

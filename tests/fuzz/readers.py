@@ -31,11 +31,12 @@ from parity.worker.failures import SideFailed
 from parity.worker.process import SideProcess
 from parity.worker.protocol import Channel
 
-from . import seeds
-from .checkpoints import mutated_checkpoint
+from . import earlier, pages, seeds
+from .checkpoints import mutated_checkpoint, mutated_shards
 from .demands import BrokenDemand
 from .file_mutations import mutated_file, mutated_files
 from .inputs import ALONE, Files, Place
+from .kept import compare_kept, kept, mutated_kept
 from .mutations import json_text, mutated_bytes, mutated_json, mutated_lines, toml_text
 from .sources import mutated_source, read_source_file, sources
 from .verbs import run_verb
@@ -451,6 +452,12 @@ SHARES = {
     "compare": 0.5,
     "map": 0.5,
     "weights": 0.5,
+    "like": 0.5,
+    "towers": 0.5,
+    "since": 0.5,
+    "baseline": 0.5,
+    "ported": 0.5,
+    "shards": 0.3,
 }
 _READERS: tuple[Reader, ...] = (
     Reader(
@@ -472,6 +479,13 @@ _READERS: tuple[Reader, ...] = (
     Reader("show", folders_of(seeds.trace), in_files(), _show),
     Reader("compare", _two_traces(seeds.mapping), in_files(), _compare),
     Reader("map", _two_traces(), in_files(), _map),
+    Reader("like", kept, mutated_kept, compare_kept),
+    Reader(
+        "towers", folders_of(pages.two_towers, seeds.script), in_files("trace.json", "graph.json"), pages.draw_towers
+    ),
+    Reader("since", earlier.results, earlier.mutated_earlier, earlier.compare_since),
+    Reader("baseline", earlier.scans, earlier.mutated_earlier, earlier.scan_since),
+    Reader("ported", earlier.ports, earlier.mutated_port, earlier.port_again),
     Reader("weights", _with_weights, in_files("weights.safetensors", "trace.json"), _map),
     Reader("golden", folders_of(seeds.golden), in_files(), _golden),
     Reader("replay", folders_of(seeds.recording), in_files(), _replay),
@@ -491,6 +505,7 @@ _READERS: tuple[Reader, ...] = (
     Reader("launched", folders_of(seeds.recording, seeds.trace), in_files(), _launched),
     Reader("checkpoint", folders_of(seeds.checkpoint), _mutated_checkpoint, _checkpoint),
     Reader("resume", folders_of(seeds.checkpoint), _mutated_checkpoint, _resume),
+    Reader("shards", lambda folder: [seeds.shards(folder)], mutated_shards, _resume),
 )
 
 READERS = tuple(replace(reader, share=SHARES.get(reader.name, 1.0)) for reader in _READERS)

@@ -365,6 +365,16 @@ def weights(folder: Path) -> Path:
 @_seed
 def checkpoint(folder: Path) -> Path:
     """A checkpoint of a small training."""
+    return _checkpoint(folder, sharded=False)
+
+
+@_seed
+def shards(folder: Path) -> Path:
+    """A checkpoint whose tensors are in files beside it."""
+    return _checkpoint(folder, sharded=True)
+
+
+def _checkpoint(folder: Path, sharded: bool) -> Path:
     import torch
 
     from torch_ddp import Checkpoints, Progress, Rank
@@ -375,7 +385,7 @@ def checkpoint(folder: Path) -> Path:
     model(torch.ones(1, 2)).sum().backward()
     optimizer.step()
     parts = {"model": model, "optimizer": optimizer}
-    Checkpoints(folder / "saved", Rank(0, 0, 1), parts, settings={"seed": 1}).save(Progress(3, 0, 3))
+    Checkpoints(folder / "saved", Rank(0, 0, 1), parts, settings={"seed": 1}, sharded=sharded).save(Progress(3, 0, 3))
     return folder / "saved"
 
 

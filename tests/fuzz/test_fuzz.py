@@ -17,7 +17,11 @@ from .planted import FAULTS
 from .readers import READERS
 
 ROOT = Path(__file__).parents[2]
-COUNTS = {"golden": 6, "replay": 6, "show": 20, "port": 20, "skeleton": 30, "checkpoint": 20, "resume": 20}
+COUNTS = {
+    **dict.fromkeys(["golden", "replay", "like"], 6),
+    **dict.fromkeys(["show", "port", "checkpoint", "resume", "shards", "towers", "since", "baseline", "ported"], 20),
+    "skeleton": 30,
+}
 
 
 # In a process of its own, for the hook that hears what is written cannot be taken out of one again.

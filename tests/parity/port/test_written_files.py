@@ -1,6 +1,7 @@
 """Files of a port are written, and never over what somebody edited."""
 
 import json
+import os
 
 import pytest
 
@@ -50,9 +51,34 @@ def test_what_was_edited_into_what_is_written_now_is_no_edit(tmp_path):
     assert write_files(tmp_path, {"port.py": "same\n"}) == {tmp_path / "port.py": ""}
 
 
-@pytest.mark.parametrize("text", ["{}", "not json", "[1]", json.dumps({"format": "tower-parity-port", "files": [1]})])
+LISTED_AS_LIST = json.dumps({"format": "tower-parity-port", "files": [1]})
+
+
+@pytest.mark.parametrize("text", ["{}", "not json", "[1]", "[" * 100_000, LISTED_AS_LIST])
 def test_a_list_of_somebody_elses_is_refused_and_stays(tmp_path, text):
     (tmp_path / MANIFEST).write_text(text)
     with pytest.raises(PortError, match=r"expected .*port\.json to list what was written there.*Name another --out"):
         write_files(tmp_path, {"port.py": "ours\n"})
     assert (tmp_path / MANIFEST).read_text() == text and not (tmp_path / "port.py").exists()
+
+
+def _sparse(path, size=10_000_001):
+    with open(path, "wb") as file:
+        file.truncate(size)
+
+
+@pytest.mark.parametrize("name", ["port.py", "train.py", MANIFEST])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path), _sparse])
+def test_what_is_no_file_of_a_port_is_not_read_and_nothing_is_written_beside_it(tmp_path, make, name):
+    make(tmp_path / name)
+    with pytest.raises(
+        PortError, match=f"expected a file of at most 10,000,000 bytes at .*{name}, or none.*another --out"
+    ):
+        write_files(tmp_path, {"port.py": "ours\n", "train.py": "trains\n"})
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_an_edited_file_of_the_largest_size_stays(tmp_path):
+    _sparse(tmp_path / "port.py", 10_000_000)
+    assert [*write_files(tmp_path, {"port.py": "ours\n"})] == [tmp_path / "port.new.py"]
+    assert (tmp_path / "port.py").stat().st_size == 10_000_000

@@ -1,6 +1,7 @@
 """What a scan writes, for people, CI and programs: nothing of the source in it is more than text."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -128,6 +129,14 @@ def test_a_baseline_that_is_none_is_refused(capsys, script, tmp_path, text):
     code, _, errors = ended(capsys, script(), "--baseline", tmp_path / "known.json")
     assert code == 2
     assert "--baseline: expected what `parity scan --json` wrote at " in errors
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/zero", path)])
+def test_a_baseline_without_an_end_is_refused_and_not_waited_for(capsys, script, tmp_path, make):
+    make(tmp_path / "known.json")
+    code, _, errors = ended(capsys, script(), "--baseline", tmp_path / "known.json")
+    assert code == 2
+    assert "got another file. Write it anew." in errors
 
 
 def test_sarif_is_as_github_takes_it(script):
