@@ -82,9 +82,9 @@ class Cell:
 
 def _codes_of_training(fault: str, moment: str) -> set[int]:
     if fault == "term":
-        # Before there is a handler the signal ends it; while ranks are imported they have none, which fails them; behind
-        # `Preemption` too.
-        return {"start": {-signal.SIGTERM}, "import": {1}, "end": {0, 1}}.get(moment, {143})
+        # Before there is a handler the signal ends it. A rank that is still imported, or that is behind `Preemption`, dies
+        # of it, and `spawn` ends with its code; ranks that are done by then have trained.
+        return {"start": {-signal.SIGTERM}, "end": {0, 143}}.get(moment, {143})
     if fault == "hup":
         return {-signal.SIGHUP}
     if fault == "int":
