@@ -4,6 +4,7 @@ from parity.teach.exercises.collectives import LOCAL_TRAINING, MOMENTS, RING
 from parity.teach.exercises.combining import CLIP, COMBINE, EXAMPLES
 from parity.teach.exercises.cutting import BUCKETS, SPLIT
 from parity.teach.exercises.exercise import Exercise
+from parity.teach.exercises.sending import ACCUMULATE, COMPRESS
 from parity.teach.exercises.updates import MIXED_STEP, SCALED_RATE, SERVE
 
 EXERCISES: dict[int, tuple[Exercise, ...]] = {
@@ -17,4 +18,6 @@ EXERCISES: dict[int, tuple[Exercise, ...]] = {
     9: (MOMENTS,),
     10: (EXAMPLES,),
     11: (SCALED_RATE,),
+    13: (ACCUMULATE,),
+    14: (COMPRESS,),
 }
