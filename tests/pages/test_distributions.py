@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from support.machine import TF1_PACKAGES
 
 from parity import __version__
@@ -30,6 +31,27 @@ def test_the_page_of_the_package_index_leads_nowhere_that_is_not_there():
 
 def test_the_citation_names_the_version_of_the_package():
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_every_version_of_the_constraints_and_of_what_they_need_has_hashes():
+    pinned, hashed = pins("constraints.txt"), pins("constraints.hashes.txt")
+    assert {name: version for name, (version, _) in pinned.items()} == {
+        name: version for name, (version, _) in hashed.items() if name in pinned
+    }
+    assert [name for name, (_, hashes) in hashed.items() if not hashes] == []
+    extras = set(distribution("tower-parity").metadata.get_all("Provides-Extra"))
+    needed = required(distribution("tower-parity").requires, set(), extras)
+    assert sorted({canonicalize_name(name) for name in needed} - set(hashed)) == []
+
+
+def pins(file):
+    """Returns of each package that a file pins, by its canonical name, the version and the hashes."""
+    text = (ROOT / file).read_text(encoding="utf-8").replace("\\\n", " ")
+    found = re.findall(r"^([\w.-]+)==(\S+)(.*)$", text, re.MULTILINE)
+    return {
+        canonicalize_name(name): (version, re.findall(r"--hash=sha256:([0-9a-f]{64})\b", rest))
+        for name, version, rest in found
+    }
 
 
 def test_the_image_with_tensorflow_1_has_what_the_tests_use_and_all_that_the_recorder_imports(tmp_path):
@@ -113,10 +135,11 @@ def installed(distributions, tmp_path_factory):
     return folder
 
 
-def required(lines, names):
-    """Returns the names of what requirements need, and what that needs: extras, which are choices, are left out."""
+def required(lines, names, extras=frozenset()):
+    """Returns the names of what requirements need, and what that needs; of extras those that are named."""
     for requirement in map(Requirement, lines):
-        meant = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        marker = requirement.marker
+        meant = marker is None or any(marker.evaluate({"extra": extra}) for extra in {"", *extras})
         if meant and requirement.name not in names:
             names.add(requirement.name)
             required(distribution(requirement.name).requires or [], names)
