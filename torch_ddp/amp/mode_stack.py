@@ -6,7 +6,10 @@ very lowest, so ours lies just above it.
 """
 
 import torch
-from torch._C import _len_torch_function_stack  # no public form; torch/utils/_device.py orders its stack with these
+from torch._C import (  # no public form; torch/utils/_device.py orders its stack with these
+    _get_function_stack_at,
+    _len_torch_function_stack,
+)
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 
@@ -19,6 +22,9 @@ def holds(mode: TorchFunctionMode) -> bool:
 
 def insert(mode: TorchFunctionMode) -> None:
     """Switches the mode on for this thread, below all others except the default device's; twice is once."""
+    if not _len_torch_function_stack():
+        _push_mode(mode)  # type: ignore[no-untyped-call]
+        return
     stack = _emptied()
     if not any(one is mode for one in stack):
         default_device = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
@@ -27,22 +33,30 @@ def insert(mode: TorchFunctionMode) -> None:
     _refilled(stack)
 
 
-def remove(mode: TorchFunctionMode) -> None:
-    """Switches the mode off for this thread, wherever it lies."""
+def remove(mode: TorchFunctionMode) -> bool:
+    """Switches the mode off for this thread, wherever it lies; returns whether it was on."""
     if not _len_torch_function_stack():
-        return
+        return False
     # The stack is in C++, and popping and pushing is all that it offers.
     top = _pop_mode()  # type: ignore[no-untyped-call]
     if top is mode:  # nearly always, and this runs for every call seen through
-        return
+        return True
     _push_mode(top)  # type: ignore[no-untyped-call]
     stack = _emptied()
-    _refilled([one for one in stack if one is not mode])
+    others = [one for one in stack if one is not mode]
+    _refilled(others)
+    return len(others) < len(stack)
 
 
 def on_top(mode: TorchFunctionMode) -> None:
     """Puts the mode on top for this thread, for the time until `remove`."""
     _push_mode(mode)  # type: ignore[no-untyped-call]
+
+
+def top() -> TorchFunctionMode | None:
+    """Returns the mode on top for this thread, None where there is none."""
+    depth = _len_torch_function_stack()
+    return _get_function_stack_at(depth - 1) if depth else None
 
 
 def _emptied() -> list[TorchFunctionMode]:

@@ -4,8 +4,9 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ContextDecorator, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,12 +14,13 @@ from torch import nn
 
 from torch_ddp.amp import mode_stack
 from torch_ddp.amp.cast_lists import Rule, rules
-from torch_ddp.amp.cast_mode import CastMode
+from torch_ddp.amp.cast_mode import CastMode, handling
 from torch_ddp.amp.errors import AmpError
 from torch_ddp.amp.loss_scaler import LossScaler
-from torch_ddp.amp.model import RecurrentInputs
+from torch_ddp.amp.model import checking_any_dtype
 from torch_ddp.amp.options import Properties
 from torch_ddp.amp.registry import Registered, registered
+from torch_ddp.amp.replacement import Replacement
 from torch_ddp.amp.threads import ThreadStarts
 
 
@@ -56,7 +58,11 @@ class Casts:
         self.mode = CastMode(table, half)
         self._thread = _Thread()
         self._starts = ThreadStarts(self._wanted, self.join_thread)
-        self._recurrent = RecurrentInputs(self.on_this_thread)
+        self._replaced = [
+            Replacement(nn.RNNBase, "check_input", lambda check: checking_any_dtype(check, self.on_this_thread)),
+            Replacement(torch.nn.functional, "handle_torch_function", partial(handling, self.mode)),
+            Replacement(torch.autograd, "_engine_run_backward", lambda run: partial(self.mode.run_engine, run)),
+        ]
 
     def activate(self) -> None:
         """Switches the casts on, again if they were off."""
@@ -64,7 +70,8 @@ class Casts:
         for entry in self._patches:
             setattr(entry.module, entry.name, entry.wrapped)
         self._starts.watch()
-        self._recurrent.watch()
+        for replacement in self._replaced:
+            replacement.watch()
         self.join_thread()
 
     def deactivate(self) -> None:
@@ -73,7 +80,8 @@ class Casts:
         self.mode.cache.clear()
         mode_stack.remove(self.mode)
         self._starts.release()
-        self._recurrent.release()
+        for replacement in self._replaced:
+            replacement.release()
         for entry in self._patches:
             if getattr(entry.module, entry.name) is entry.wrapped:
                 setattr(entry.module, entry.name, entry.function)
@@ -87,19 +95,25 @@ class Casts:
         """Returns whether calls on this thread are being cast."""
         return self._wanted() and mode_stack.holds(self.mode)
 
-    @contextmanager
-    def suspended(self) -> Iterator[None]:
+    def suspended(self) -> "Suspension":
         """Switches the casts off for this thread and for what it starts, within the block."""
-        # A thread that had not joined, or is suspended already, must not have them on afterwards.
-        held = mode_stack.holds(self.mode)
-        mode_stack.remove(self.mode)
+        return Suspension(self)
+
+    def suspend(self) -> bool:
+        """Switches the casts off for this thread and for what it starts, until `resume`; returns whether they were on."""
         self._thread.suspended += 1
-        try:
-            yield
-        finally:
-            self._thread.suspended -= 1
-            if held:
-                self.join_thread()
+        return mode_stack.remove(self.mode)
+
+    def resume(self, held: bool) -> None:
+        """Undoes one call of `suspend`.
+
+        Args:
+            held: what that call returned. A thread that had not joined, or was suspended already, must not have the
+                casts on afterwards.
+        """
+        self._thread.suspended -= 1
+        if held:
+            self.join_thread()
 
     @contextmanager
     def resumed(self) -> Iterator[None]:
@@ -115,6 +129,36 @@ class Casts:
 
     def _wanted(self) -> bool:
         return self.mode.active and not self._thread.suspended
+
+
+class Suspension(ContextDecorator):
+    """A block without casts on the calling thread.
+
+    A class, and not a generator: every step enters four of them.
+    """
+
+    def __init__(self, casts: Casts | None) -> None:
+        """Prepares the block.
+
+        Args:
+            casts: to be switched off; None for those of the session there is when the block begins.
+        """
+        self._of = casts
+        self._casts: Casts | None = None
+        self._held = False
+
+    def _recreate_cm(self) -> "Suspension":
+        # As a decorator: one for each call, since calls nest and threads make them at once.
+        return Suspension(self._of)
+
+    def __enter__(self) -> None:
+        self._casts = current_casts() if self._of is None else self._of
+        if self._casts is not None:
+            self._held = self._casts.suspend()
+
+    def __exit__(self, *error: object) -> None:
+        if self._casts is not None:
+            self._casts.resume(self._held)
 
 
 def call_cast(casts: Casts | None, rule: Rule, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -226,12 +270,9 @@ def current_casts() -> Casts | None:
     return _sessions[-1].casts if _sessions else None
 
 
-@contextmanager
-def disable_casts() -> Iterator[None]:
+def disable_casts() -> Suspension:
     """Switches the casts of O1 off on the calling thread, within the block."""
-    casts = current_casts()
-    with casts.suspended() if casts is not None else nullcontext():
-        yield
+    return Suspension(None)
 
 
 def join_threads(model: nn.Module) -> None:

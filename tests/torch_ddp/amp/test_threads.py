@@ -53,6 +53,30 @@ def test_a_backward_pass_casts_on_its_threads_too(casts, call):
     assert {dtype for _, dtype in seen} == {HALF}
 
 
+def test_a_backward_pass_that_breaks_off_leaves_the_casts_on(casts):
+    class Breaks(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise KeyError(_product())
+
+    leaf = torch.ones(1, requires_grad=True)
+    with pytest.raises(KeyError, match="float16"):
+        Breaks.apply(leaf).backward()
+    assert _product() is HALF
+    # One that never starts either: two elements have no implicit gradient.
+    with pytest.raises(RuntimeError, match="scalar outputs"):
+        (leaf * torch.ones(2)).backward()
+    assert _product() is HALF
+    with amp.disable_casts():
+        seen = []
+        _Backward.apply(leaf, 0, seen).backward()
+    assert [dtype for _, dtype in seen] == [FLOAT]
+
+
 def test_backward_threads_do_not_cast_where_casts_are_off(casts):
     amp.deactivate()
     seen = []

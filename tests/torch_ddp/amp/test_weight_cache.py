@@ -178,7 +178,7 @@ def test_weights_in_storages_of_their_own_or_in_a_part_of_one_are_cast_one_by_on
     for weights in (apart, [within.bias], [within.bias, within.weight[0]], [within.weight, torch.ones(1)]):
         cache = WeightCache(HALF)
         cache.cast_together(weights)
-        assert not cache._casts
+        assert not cache._copies
 
 
 @pytest.mark.on_cpu("cuDNN asks for an order of its own, which `flatten_parameters` lays there")

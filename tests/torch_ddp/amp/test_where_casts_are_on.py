@@ -98,6 +98,46 @@ def test_disable_casts_without_a_session_does_nothing():
         assert _product() is FLOAT
 
 
+def test_disable_casts_decorates_functions_that_call_themselves(casts):
+    @amp.disable_casts()
+    def products(depth):
+        inside = products(depth - 1) if depth else []
+        return [*inside, _product()]
+
+    assert products(2) == [FLOAT] * 3
+    assert _product() is HALF
+
+
+def test_a_block_without_casts_leaves_other_modes_and_their_order(casts):
+    outer, inner = _Spy(), _Spy()
+    with outer, inner:
+        with amp.disable_casts():
+            assert not mode_stack.holds(casts.mode)
+            assert mode_stack.top() is inner
+        assert mode_stack.top() is inner
+        assert _product() is HALF
+    assert outer.dtypes == inner.dtypes == [FLOAT]
+    assert mode_stack.top() is casts.mode
+
+
+def test_torch_gets_its_own_functions_back_unless_somebody_wrapped_ours(monkeypatch):
+    owners = ((F, "handle_torch_function"), (torch.autograd, "_engine_run_backward"), (nn.RNNBase, "check_input"))
+    before = [getattr(owner, name) for owner, name in owners]
+    amp.initialize([], verbosity=0)
+    assert all(getattr(owner, name) is not old for (owner, name), old in zip(owners, before, strict=True))
+    amp.deactivate()
+    assert [getattr(owner, name) for owner, name in owners] == before
+    amp.initialize([], verbosity=0)
+    ours = F.handle_torch_function
+    monkeypatch.setattr(F, "handle_torch_function", lambda *args, **kwargs: ours(*args, **kwargs))
+    theirs = F.handle_torch_function
+    amp.deactivate()
+    assert F.handle_torch_function is theirs
+    with _Spy() as spy:
+        F.linear(F.relu(torch.ones(2, 3)), torch.ones(4, 3))
+    assert spy.dtypes == [FLOAT]
+
+
 def test_a_device_context_around_initialize_leaves_the_casts_on():
     with torch.device("cpu"):
         amp.initialize([], verbosity=0)
