@@ -3,6 +3,7 @@
 import torch
 
 from torch_ddp.amp.errors import AmpError
+from torch_ddp.errors import TorchDdpError
 
 # Apex 25.04, amp/scaler.py and frontend.py; torch.amp.GradScaler took over all of it but the cap.
 INITIAL_SCALE = 2.0**16
@@ -13,6 +14,9 @@ MAXIMUM_SCALE = 2.0**24
 FACTOR = 2.0
 # Counted in backward passes, as in Apex: 3 steps of 4 micro-batches are 12. GradScaler counts steps.
 WINDOW = 2000
+
+# Gradients are multiplied by the inverse of the scale, in float32, which ends just below 2^128.
+LEAST_SCALE = 2.0**-127
 
 
 class LossScaler:
@@ -48,7 +52,8 @@ class LossScaler:
             AmpError: a static scale is not above zero, or the floor is above the cap.
         """
         self.dynamic = loss_scale == "dynamic"
-        # Without a floor the scale can reach 0, and did in Apex and in GradScaler: `scale_loss` refuses it.
+        # Without a floor the scale can reach 0, and did in Apex and in GradScaler: `check` refuses it, and before it what
+        # nothing can be unscaled by.
         self.minimum = minimum or 0.0
         self.maximum = float("inf") if maximum is None else maximum
         self.window = window
@@ -62,6 +67,30 @@ class LossScaler:
         self.loss_scale = min(INITIAL_SCALE, self.maximum) if self.dynamic else float(loss_scale)
         if not self.loss_scale > 0:
             raise AmpError(f"LossScaler: expected a loss scale above 0, got {loss_scale}. Pass 'dynamic' or 1.0.")
+
+    def check(self, who: str, error: type[TorchDdpError] = AmpError) -> None:
+        """Refuses a scale that gradients cannot be divided by in float32.
+
+        Apex goes on, with gradients that are infinite or NaN at every step, until it divides by 0.
+
+        Args:
+            who: the public name that is about to scale, for the message.
+            error: to raise.
+
+        Raises:
+            AmpError: or what `error` says; the scale is below 2^-127.
+        """
+        if self.loss_scale >= LEAST_SCALE:
+            return
+        why = (
+            " after endless overflows. Look for a NaN in the loss or in the weights; min_loss_scale sets a floor."
+            if self.dynamic
+            else ". Pass a larger one, or 'dynamic'."
+        )
+        raise error(
+            f"{who}: expected a loss scale of at least {LEAST_SCALE:.3g}, whose inverse float32 can hold, got "
+            f"{self.loss_scale:.3g}{why}"
+        )
 
     def update(self, overflow: bool) -> bool:
         """Moves the scale after a backward pass.

@@ -156,8 +156,8 @@ def scale_loss(
         The scaled loss, shape [].
 
     Raises:
-        AmpError: `initialize` was not called, an argument did not go through it, the scale has fallen to 0, or gradients
-            wait that another scale was applied to.
+        AmpError: `initialize` was not called, an argument did not go through it, the scale has fallen below 2^-127,
+            or gradients wait that another scale was applied to.
     """
     # Order of the whole, as in handle.py of Apex: gradients of passes before are set aside, the caller
     # differentiates, and on leaving the new ones are unscaled, checked, added to the others; then the scale moves,
@@ -217,11 +217,7 @@ def _at_least_float32(loss: torch.Tensor) -> torch.Tensor:
 
 
 def _begin(passed: Passed, scaler: LossScaler, loss: torch.Tensor) -> torch.Tensor:
-    if scaler.loss_scale == 0:
-        raise AmpError(
-            "amp.scale_loss: expected a loss scale above 0, got 0 after endless overflows. "
-            "Look for a NaN in the loss; min_loss_scale sets a floor."
-        )
+    scaler.check("amp.scale_loss")
     with disable_casts():
         for optimizer, stash in passed:
             if stash.delayed_scale is None:

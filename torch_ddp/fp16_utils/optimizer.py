@@ -99,14 +99,10 @@ class FP16_Optimizer:
             retain_graph: as of ``loss.backward``.
 
         Raises:
-            Fp16Error: the scale has fallen to 0, or was set anew while scaled gradients wait.
+            Fp16Error: the scale has fallen below 2^-127, or was set anew while scaled gradients wait.
         """
         scale, waiting = self._scaler.loss_scale, self._stash.delayed_scale
-        if not scale > 0:
-            raise Fp16Error(
-                f"FP16_Optimizer.backward: expected a loss scale above 0, got {scale}. Look for a NaN in the loss; "
-                "min_loss_scale in dynamic_loss_args sets a floor."
-            )
+        self._scaler.check("FP16_Optimizer.backward", Fp16Error)
         if waiting not in (None, scale):
             raise Fp16Error(
                 f"FP16_Optimizer.backward: expected the loss scale {waiting} of the gradients that wait, got {scale}. "

@@ -205,13 +205,38 @@ def test_wrong_calls_are_refused_with_a_remedy():
     other = torch.optim.SGD([weight], MOMENTUM)
     with pytest.raises(amp.AmpError, match=r"amp.scale_loss: expected amp.initialize before it.*Call amp.initialize"):
         amp.scale_loss(weight.sum(), other).__enter__()
-    model, optimizer = _one("O2")
+    _, optimizer = _one("O2")
     with pytest.raises(amp.AmpError, match=r"expected an optimizer that amp.initialize returned, got another SGD"):
         amp.scale_loss(weight.sum(), [optimizer, other]).__enter__()
     with pytest.raises(amp.AmpError, match=r"expected loss_id from 0 to 0, got 1. Pass num_losses=2"):
         amp.scale_loss(weight.sum(), optimizer, loss_id=1).__enter__()
-    amp.load_state_dict({"loss_scaler0": {"loss_scale": 0.0, "unskipped": 0}})
-    with pytest.raises(amp.AmpError, match=r"expected a loss scale above 0, got 0 after endless overflows.*min_loss_"):
+
+
+@pytest.mark.parametrize(
+    ("loss_scale", "scale", "said"),
+    [("dynamic", 2.0**-128, "got 2.94e-39 after endless overflows.*NaN in the loss.*min_loss_scale sets a floor"),
+     ("dynamic", 0.0, "got 0 after endless overflows"),
+     (2.0**-128, 2.0**-128, "got 2.94e-39. Pass a larger one, or 'dynamic'")],
+)  # fmt: skip
+@pytest.mark.parametrize("opt_level", LEVELS)
+def test_a_scale_whose_inverse_float32_cannot_hold_is_refused(opt_level, loss_scale, scale, said):
+    model, optimizer = _one(opt_level, loss_scale=loss_scale)
+    amp.load_state_dict({"loss_scaler0": {"loss_scale": scale, "unskipped": 0}})
+    expected = r"amp.scale_loss: expected a loss scale of at least 5.88e-39, whose inverse float32 can hold, " + said
+    with pytest.raises(amp.AmpError, match=expected):
+        amp.scale_loss(model(INPUTS[0]), optimizer).__enter__()
+
+
+@pytest.mark.parametrize("opt_level", LEVELS)
+def test_the_least_scale_is_taken_and_overflows_below_it_end_with_an_error(opt_level):
+    model, optimizer = _one(opt_level, loss_scale="dynamic")
+    amp.load_state_dict({"loss_scaler0": {"loss_scale": 2.0**-127, "unskipped": 0}})
+    before = [param.clone() for param in amp.master_params(optimizer)]
+    with amp.scale_loss(model(INPUTS[0]) * float("nan"), optimizer) as scaled:
+        scaled.backward()
+    optimizer.step()
+    assert all(torch.equal(param, old) for param, old in zip(amp.master_params(optimizer), before, strict=True))
+    with pytest.raises(amp.AmpError, match=r"got 2\.94e-39 after endless overflows"):
         amp.scale_loss(model(INPUTS[0]), optimizer).__enter__()
 
 

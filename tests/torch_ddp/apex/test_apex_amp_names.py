@@ -110,6 +110,18 @@ def test_a_wrapped_optimizer_skips_after_an_overflow_and_counts_its_losses(capsy
     assert optimizer.param_groups is inner.param_groups
 
 
+@pytest.mark.parametrize("scale", [2.0**-128, 0.0])
+def test_a_wrapped_optimizer_refuses_a_scale_whose_inverse_float32_cannot_hold(scale):
+    model, inner = model_and_optimizer()
+    optimizer = amp.init().wrap_optimizer(inner)
+    optimizer._loss_scaler[0]._loss_scale = scale
+    with (
+        pytest.raises(AmpError, match=r"OptimWrapper.scale_loss: expected a loss scale of at least 5.88e-39.*endless"),
+        optimizer.scale_loss(model(torch.ones(1, 3)).sum()),
+    ):
+        pass
+
+
 def test_a_scaler_unscales_checks_and_moves():
     scaler = LossScaler("dynamic", init_scale=8.0, scale_window=2)
     grads, masters = [torch.tensor([8.0, 16.0]).half(), None], [torch.zeros(2), None]

@@ -255,9 +255,10 @@ def test_a_scale_of_zero_and_one_that_changed_are_refused():
     optimizer.loss_scale = 8.0
     with pytest.raises(Fp16Error, match=r"expected the loss scale 4\.0 .* got 8\.0"):
         optimizer.backward(model(X))
-    optimizer.loss_scale = 0.0
-    with pytest.raises(Fp16Error, match="expected a loss scale above 0"):
-        optimizer.backward(model(X))
+    for scale in (0.0, 2.0**-128):
+        optimizer.loss_scale = scale
+        with pytest.raises(Fp16Error, match=r"FP16_Optimizer\.backward: expected a loss scale of at least 5\.88e-39"):
+            optimizer.backward(model(X))
     with pytest.raises(AmpError, match="expected a loss scale above 0"):
         _pair(static_loss_scale=0.0)
 

@@ -47,7 +47,7 @@ class OptimWrapper:
             loss: a scalar.
 
         Raises:
-            AmpError: more losses than `num_loss` since the last step.
+            AmpError: more losses than `num_loss` since the last step, or the scale has fallen below 2^-127.
         """
         if not self._amp_handle.is_active():
             yield loss
@@ -58,6 +58,7 @@ class OptimWrapper:
                 f"Pass num_loss={self._loss_idx + 1} to wrap_optimizer."
             )
         scaler = self._loss_scaler[self._loss_idx]
+        scaler._automaton.check("OptimWrapper.scale_loss")
         # Gradients of earlier losses are unscaled already.
         earlier = self._take_gradients() if self._loss_idx else []
         yield loss * scaler.loss_scale()
