@@ -19,6 +19,7 @@ NOT_APEX = (
     "cpu_for_cuda",
     "fused",
     "missing",
+    "moment_rules",
     "multiproc",
     "stand_in",
     "tensor_lists",

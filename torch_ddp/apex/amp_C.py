@@ -8,17 +8,14 @@ import torch
 from torch import Tensor
 
 from torch_ddp.apex.missing import names_of
-from torch_ddp.apex.optimizers.update_rules import (
-    Lists,
-    multi_tensor_adagrad,
+from torch_ddp.apex.optimizers.moment_rules import (
     multi_tensor_adam,
     multi_tensor_adam_capturable,
     multi_tensor_adam_capturable_master,
     multi_tensor_lamb,
-    multi_tensor_novograd,
-    multi_tensor_sgd,
 )
-from torch_ddp.apex.tensor_lists import Tensors, norms, note_overflow, rounding, widened
+from torch_ddp.apex.optimizers.update_rules import multi_tensor_adagrad, multi_tensor_novograd, multi_tensor_sgd
+from torch_ddp.apex.tensor_lists import Lists, Tensors, norms, note_overflow, rounding, widened
 
 __all__ = [
     "multi_tensor_adagrad",

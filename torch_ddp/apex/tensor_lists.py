@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 Tensors = Sequence[Tensor]
+Lists = Sequence[Tensors]
+Group = list[Tensor] | tuple[Tensor, ...]
 
 
 def is_double(tensors: Tensors) -> bool:

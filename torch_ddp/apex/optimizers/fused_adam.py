@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torch_ddp.amp.options import HALF_DTYPES
 from torch_ddp.apex.optimizers.fused import FusedOptimizer, FusedOptimizerError, next_step, refuse_amsgrad
-from torch_ddp.apex.optimizers.update_rules import (
+from torch_ddp.apex.optimizers.moment_rules import (
     multi_tensor_adam,
     multi_tensor_adam_capturable,
     multi_tensor_adam_capturable_master,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_ddp.apex.optimizers.fused import FusedOptimizer, next_step, refuse_amsgrad
-from torch_ddp.apex.optimizers.update_rules import multi_tensor_lamb
+from torch_ddp.apex.optimizers.moment_rules import multi_tensor_lamb
 from torch_ddp.apex.tensor_lists import norms
 
 __all__ = ["FusedLAMB"]
