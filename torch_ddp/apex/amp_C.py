@@ -175,6 +175,9 @@ def update_scale_hysteresis(
 ) -> Tensor:
     """Moves a loss scale that falls at the last of `hysteresis` overflows in a row, and returns it.
 
+    A scale below the least normal float32 becomes 0, as there: Apex compiles its kernels with ``--use_fast_math``, which
+    flushes it.
+
     Args:
         current_scale: float32, shape [1]; changes in place, as the next two do.
         growth_tracker: int32, shape [1]: steps since the last change.
@@ -191,10 +194,16 @@ def update_scale_hysteresis(
     hysteresis_tracker.sub_(overflow.to(hysteresis_tracker.dtype))
     waits = overflow & (hysteresis_tracker > 0)
     counted = growth_tracker + 1
-    grown = (current_scale * growth_factor).to(current_scale.dtype)
+    grown, fallen = (_flushed_product(current_scale, factor) for factor in (growth_factor, backoff_factor))
     grows = ~overflow & (counted == growth_interval)
-    lowered = torch.where(overflow & ~waits, (current_scale * backoff_factor).to(current_scale.dtype), current_scale)
+    lowered = torch.where(overflow & ~waits, fallen, current_scale)
     current_scale.copy_(torch.where(grows & torch.isfinite(grown), grown, lowered))
     growth_tracker.copy_(torch.where(overflow | grows, torch.zeros_like(counted), counted))
     hysteresis_tracker.masked_fill_(~overflow, hysteresis)
     return current_scale
+
+
+def _flushed_product(scale: Tensor, factor: float) -> Tensor:
+    # The factors are doubles there, and the product is one before it is rounded.
+    product = (scale.double() * factor).to(scale.dtype)
+    return product.masked_fill(product < torch.finfo(scale.dtype).tiny, 0)

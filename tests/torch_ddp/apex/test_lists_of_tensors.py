@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -64,6 +65,7 @@ def test_norms():
     assert applier(amp_C.multi_tensor_l2norm, flag(), [tensors], False)[1].numel() == 0
     unscaled, _ = applier(amp_C.multi_tensor_unscale_l2norm, flag(), [tensors], torch.tensor([0.5]), False)
     assert unscaled.item() == pytest.approx(math.hypot(5, 500) / 2)
+    assert unscaled.shape == (1,)  # at::empty({1}), csrc/multi_tensor_l2norm_kernel.cu
     out = [torch.zeros(2), torch.zeros(2)]
     scaled, _ = applier(amp_C.multi_tensor_l2norm_scale, flag(), [tensors, out], 2.0, False)
     assert scaled.item() == pytest.approx(2 * math.hypot(5, 500))
@@ -74,31 +76,45 @@ def test_norms():
 
 
 def reference_hysteresis(state, overflow, growth, backoff, interval, hysteresis):
-    """csrc/update_scale_hysteresis.cu, written out."""
+    """csrc/update_scale_hysteresis.cu, written out: a double times a float, rounded to a float that is none below 2^-126."""
     scale, growth_tracker, left = state
     if overflow:
         left -= 1
         if left > 0:
             return scale, 0, left
-        return scale * backoff, 0, left
+        lowered = float(np.float32(scale * backoff))
+        return lowered if lowered >= 2.0**-126 else 0.0, 0, left
     growth_tracker += 1
     if growth_tracker == interval:
         new = scale * growth
-        scale = new if new < 3.4e38 else scale
+        scale = float(np.float32(new)) if new < 3.4e38 else scale
         growth_tracker = 0
     return scale, growth_tracker, hysteresis
 
 
-@pytest.mark.parametrize("rate", [0.05, 0.5])
+@pytest.mark.parametrize("rate", [0.05, 0.5, 0.95])
 @pytest.mark.parametrize("hysteresis", [1, 3])
-def test_a_scale_with_hysteresis(rate, hysteresis):
-    state = (2.0**120, 0, hysteresis)
-    scale, growth = torch.tensor([state[0]]), torch.zeros(1, dtype=torch.int)
+@pytest.mark.parametrize(("growth", "backoff"), [(2.0, 0.5), (1.7, 0.3)])
+def test_a_scale_with_hysteresis(rate, hysteresis, growth, backoff):
+    state = (2.0**120 if rate < 0.9 else 2.0**-100, 0, hysteresis)
+    scale, tracker = torch.tensor([state[0]]), torch.zeros(1, dtype=torch.int)
     left = torch.tensor([hysteresis], dtype=torch.int)
     for overflow in (torch.rand(200) < rate).tolist():
-        state = reference_hysteresis(state, overflow, 2.0, 0.5, 2, hysteresis)
-        amp_C.update_scale_hysteresis(scale, growth, left, torch.tensor([float(overflow)]), 2.0, 0.5, 2, hysteresis)
-        assert (scale.item(), growth.item(), left.item()) == state
+        state = reference_hysteresis(state, overflow, growth, backoff, 2, hysteresis)
+        found = torch.tensor([float(overflow)])
+        amp_C.update_scale_hysteresis(scale, tracker, left, found, growth, backoff, 2, hysteresis)
+        assert (scale.item(), tracker.item(), left.item()) == state
+
+
+@pytest.mark.parametrize("exponent", [-125, -126])
+def test_a_scale_that_halves_below_the_least_normal_number_is_0(exponent):
+    scale, tracker, left = (
+        torch.tensor([2.0**exponent]),
+        torch.zeros(1, dtype=torch.int),
+        torch.ones(1, dtype=torch.int),
+    )
+    amp_C.update_scale_hysteresis(scale, tracker, left, torch.ones(1), 2.0, 0.5, 2, 1)
+    assert scale.item() == {-125: 2.0**-126, -126: 0.0}[exponent]
 
 
 def test_sgd_writes_half_copies_and_stops_at_the_flag():
