@@ -10,13 +10,13 @@ the bit. Prints a row for each moment; returns 0 where all hold.
 
 The disk is a file system of its own where one can be mounted, and full when a file fills it; elsewhere it is the largest
 file that rank 0 may write. With ``--forked`` neither launcher nor ranks are started anew and import: they are forks, which
-takes a tenth of the time.
+takes a tenth of the time. On a machine with other work ``--slow 4`` lets everything take four times as long, the moments
+included.
 """
 
 import argparse
 import contextlib
 import hashlib
-import importlib
 import os
 import random
 import resource
@@ -25,29 +25,20 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from trainer_starts import STEPS, Starts, Training, preload
 
 from torch_ddp import newest_whole, read_whole
 
-ROOT = Path(__file__).parents[1]
-TRAINER = ROOT / "examples" / "train_ddp"
-STEPS = 500
-# Small images, which are drawn with numpy alone: a start is most of what this takes.
-TASK = ["--task", "images", "--size", 8, "--batch-size", 8, "--accumulate", 2, "--epochs", 10]
-OPTIONS = ["--gpus", 2, *TASK, "--save-every", 2, "--steps", STEPS, "--quiet"]
 IN_A_TRAINING = 10
 LATEST = 12.0  # seconds after a start, most of which pass until the first update
 LATEST_FORKED = 4.0
 MOST_STEPS = 40  # updates between two moments, so that the training is not at its end before the last
-STOPPED = 15  # seconds until the other rank gives up a stopped one
-WITHIN = 180
-NAN_AT = "TRAINER_FAULTS_NAN_AT"
 
 
 class Row(NamedTuple):
@@ -70,194 +61,6 @@ class Row(NamedTuple):
     wrong: str
 
 
-class Training:
-    """One start of the trainer.
-
-    Args:
-      folder: where it runs.
-      out: what it gets as --out.
-      poisoned_at: number of updates behind which the losses of rank 1 are NaN, None for never.
-      forked: whether it is a fork of this process, as its ranks are then, and imports nothing.
-    """
-
-    def __init__(self, folder: Path, out: Path, poisoned_at: int | None, forked: bool) -> None:
-        self.log = folder / "log"
-        self.forked = forked
-        self.begun = time.monotonic()
-        words = [str(word) for word in ["--out", out, *OPTIONS, "--timeout", STOPPED]]
-        with self.log.open("wb") as log:
-            if forked:
-                self.process: Any = Fork(lambda: run_forked(words, poisoned_at), log.fileno(), folder)
-                return
-            environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
-            (folder / "sitecustomize.py").unlink(missing_ok=True)
-            if poisoned_at is not None:
-                # Ranks are started anew and import what they need: all of them take this in at their start.
-                (folder / "sitecustomize.py").write_text(POISON_HOOK)
-                environment[NAN_AT] = str(poisoned_at)
-            command = [sys.executable, str(TRAINER / "train.py"), *words]
-            self.process = subprocess.Popen(
-                command, env=environment, cwd=folder, stdout=log, stderr=log, start_new_session=True
-            )
-
-    def ranks(self) -> list[int]:
-        """Returns the processes of the ranks, those that import still included."""
-        if self.forked:
-            return [pid for pid in self.members() if stat_of(pid)[1:2] == [str(self.process.pid)] and pid in forks(pid)]
-        return [pid for pid in self.members() if b"spawn_main" in command_of(pid)]
-
-    def members(self) -> list[int]:
-        """Returns all processes of this start."""
-        everyone = map(int, filter(str.isdigit, os.listdir("/proc")))
-        return [pid for pid in everyone if session_of(pid) == self.process.pid]
-
-    def end(self) -> str:
-        """Waits for the launcher and then for its ranks; returns what is wrong with that."""
-        try:
-            self.process.wait(WITHIN)
-            deadline = time.monotonic() + 30
-            while self.members() and time.monotonic() < deadline:
-                time.sleep(0.05)
-            return f"{len(self.members())} processes left" if self.members() else ""
-        except subprocess.TimeoutExpired:
-            return "did not end"
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-
-
-class Fork:
-    """A fork of this process in a session of its own, with what is needed of `subprocess.Popen`.
-
-    Args:
-      run: what it does.
-      log: descriptor that it writes to.
-      folder: where it runs.
-    """
-
-    def __init__(self, run: Callable[[], None], log: int, folder: Path) -> None:
-        self.returncode: int | None = None
-        sys.stdout.flush()
-        self.pid = os.fork()
-        if self.pid:
-            return
-        code = 1
-        try:
-            os.setsid()
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-            os.chdir(folder)
-            run()
-            code = 0
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-
-    def poll(self) -> int | None:
-        """Returns the exit code, None while it runs."""
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
-        return self.returncode
-
-    def wait(self, timeout: float = float(WITHIN)) -> None:
-        """Waits for its end."""
-        deadline = time.monotonic() + timeout
-        while self.poll() is None:
-            if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired("fork", timeout)
-            time.sleep(0.01)
-
-
-def run_forked(words: list[str], poisoned_at: int | None) -> None:
-    """Runs the trainer in this process, and its ranks in forks of it."""
-    import train
-
-    from torch_ddp import UpdateGuard
-
-    spawning = importlib.import_module("torch.multiprocessing.spawn")  # the package's name is that of a function
-    start = spawning.start_processes
-
-    def forking(*arguments: Any, **named: Any) -> Any:
-        return start(*arguments, **{**named, "start_method": "fork"})
-
-    spawning.start_processes = forking
-    if poisoned_at is not None:
-        admits = UpdateGuard.admits
-
-        def spoilt(guard: UpdateGuard, loss: torch.Tensor, gradients: Any, when: str) -> bool:
-            late = int(when.split()[-1]) > poisoned_at and guard._rank.rank == 1
-            return admits(guard, loss * float("nan") if late else loss, gradients, when)
-
-        UpdateGuard.admits = spoilt  # type: ignore[method-assign]
-    sys.argv = [str(TRAINER / "train.py"), *words]
-    train.main()
-
-
-def preload() -> None:
-    """Imports all that the trainer does, so that forks need not."""
-    sys.path.insert(0, str(TRAINER))
-    for name in ("train", "torch._dynamo", "torch.multiprocessing.spawn"):
-        importlib.import_module(name)
-    torch.set_num_threads(1)
-
-
-# The hook waits for torch_ddp.train.guard to be imported, and changes it then.
-POISON_HOOK = """
-import importlib.util, os, sys
-class Wait:
-    def find_spec(self, name, path=None, target=None):
-        if name != "torch_ddp.train.guard":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        execute = spec.loader.exec_module
-        def spoil(module):
-            execute(module)
-            admits = module.UpdateGuard.admits
-            def spoilt(self, loss, gradients, when):
-                late = int(when.split()[-1]) > int(os.environ["TRAINER_FAULTS_NAN_AT"])
-                return admits(self, loss * float("nan") if late and self._rank.rank == 1 else loss, gradients, when)
-            module.UpdateGuard.admits = spoilt
-        spec.loader.exec_module = spoil
-        return spec
-sys.meta_path.insert(0, Wait())
-"""
-
-
-def stat_of(pid: int) -> list[str]:
-    """Returns state, parent, process group and session of a process, and more; nothing of one that is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def session_of(pid: int) -> int:
-    """Returns the session of a process that lives, else 0."""
-    fields = stat_of(pid)
-    return int(fields[3]) if fields and fields[0] != "Z" else 0
-
-
-def forks(pid: int) -> list[int]:
-    """Returns the process where it is a fork of this one, by its command line."""
-    return [pid] if command_of(pid) == command_of(os.getpid()) else []
-
-
-def command_of(pid: int) -> bytes:
-    """Returns the command line of a process, empty where it is gone."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
 def newest_step(out: Path) -> int:
     """Returns the number of updates in the newest checkpoint by its name, 0 for none."""
     return max((int(path.name[5:15]) for path in (out / "checkpoints").glob("step-*.pt")), default=0)
@@ -267,10 +70,10 @@ def wait_for_moment(training: Training, out: Path, begun: int, moments: random.R
     """Waits until the moment comes, or the training is some updates further; returns it in words."""
     after, step, pause = None, None, 0.0
     if moments.random() < 0.5:
-        after = moments.uniform(0.0, LATEST_FORKED if training.forked else LATEST)
+        after = moments.uniform(0.0, LATEST_FORKED if training.starts.forked else LATEST) * training.starts.slow
     else:
         step, pause = begun + moments.randrange(1, MOST_STEPS), moments.uniform(0, 0.05)
-    while training.process.poll() is None and time.monotonic() < training.begun + WITHIN:
+    while training.process.poll() is None and time.monotonic() < training.begun + training.within:
         newest = newest_step(out)
         if newest >= begun + MOST_STEPS or (step is not None and newest >= step):
             time.sleep(pause)
@@ -340,11 +143,11 @@ FAULTS = {
 }
 
 
-def interrupt(fault: str, folder: Path, out: Path, moments: random.Random, forked: bool) -> Row:
+def interrupt(fault: str, folder: Path, out: Path, moments: random.Random, starts: Starts) -> Row:
     """Starts the training where it was, interrupts it, and looks at what is there."""
     begun = newest_step(out)
     poisoned_at = begun + moments.randrange(0, MOST_STEPS) if fault == "NaN" else None
-    training = Training(folder, out, poisoned_at, forked)
+    training = Training(folder, out, poisoned_at, starts)
     inflict = FAULTS[fault]
     if inflict is None:
         moment, codes, word = (
@@ -394,9 +197,9 @@ def tensors_of(state: Any) -> Iterator[torch.Tensor]:
             yield from tensors_of(value)
 
 
-def finish(folder: Path, out: Path, forked: bool) -> dict[str, Any]:
+def finish(folder: Path, out: Path, starts: Starts) -> dict[str, Any]:
     """Trains to the end; returns parts and random states of the last checkpoint."""
-    training = Training(folder, out, None, forked)
+    training = Training(folder, out, None, starts)
     wrong = training.end()
     if wrong or training.process.returncode:
         raise SystemExit(f"a training could not be finished: {wrong} {training.log.read_text(errors='replace')}")
@@ -433,8 +236,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", nargs="+", choices=FAULTS, default=list(FAULTS))
     parser.add_argument("--forked", action="store_true", help="start nothing anew, for machines with other work")
+    parser.add_argument("--slow", type=float, default=1.0, metavar="N", help="times longer that anything may take")
     options = parser.parse_args(arguments)
-    if options.forked:
+    starts = Starts(options.forked, options.slow)
+    if starts.forked:
         preload()
     warnings.simplefilter("ignore")  # of damaged files that are passed over
     moments = random.Random(options.seed)
@@ -443,15 +248,15 @@ def main(arguments: list[str] | None = None) -> int:
     rows: list[Row] = []
     other_bits = 0
     with tempfile.TemporaryDirectory() as plain:
-        expected = finish(Path(plain), Path(plain, "disk"), options.forked)
+        expected = finish(Path(plain), Path(plain, "disk"), starts)
     while len(rows) < len(faults):
         with tempfile.TemporaryDirectory() as name, disk(Path(name)) as place:
             for fault in faults[len(rows) : len(rows) + IN_A_TRAINING]:
-                rows.append(interrupt(fault, Path(name), place / "out", moments, options.forked))
+                rows.append(interrupt(fault, Path(name), place / "out", moments, starts))
                 row = rows[-1]
                 print(f"{len(rows):3} {row.fault:9} from {row.begun:3}, {row.moment:14} exit code {row.code!s:4} "
                       f"newest {row.newest:3}  {row.wrong or 'holds'}", flush=True)  # fmt: skip
-            same = same_bits(finish(Path(name), place / "out", options.forked), expected)
+            same = same_bits(finish(Path(name), place / "out", starts), expected)
             other_bits += not same
             print(f"    finished: {'the same bits' if same else 'OTHER BITS'}", flush=True)
     wrong = sum(bool(row.wrong) for row in rows)

@@ -1,7 +1,7 @@
 """What interrupts trainings says when something does not hold, and a sample of it."""
 
 import hashlib
-import importlib.util
+import importlib
 import os
 import subprocess
 import sys
@@ -16,12 +16,12 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "trainer_faults.py"
 
 
-@pytest.fixture(scope="module")
-def faults():
-    spec = importlib.util.spec_from_file_location("trainer_faults", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def faults(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    yield importlib.import_module("trainer_faults")
+    for name in ("trainer_faults", "trainer_starts"):
+        sys.modules.pop(name, None)
 
 
 def written(folder, step, weight):
