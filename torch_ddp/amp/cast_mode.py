@@ -118,6 +118,9 @@ def _reaches_none(function: FunctionType, table: Mapping[Callable[..., Any], Rul
     return True
 
 
+HALF = Rule.HALF  # looked up once: a member of an enumeration takes as long as a call
+
+
 class _Backward(threading.local):
     starting = False
 
@@ -167,13 +170,18 @@ class CastMode(TorchFunctionMode):
         if not self.active:
             return func(*args, **(kwargs or {}))
         rule = self.table.get(func)
-        if rule is Rule.HALF and not kwargs and not torch.compiler.is_compiling():
+        if rule is HALF and not kwargs and not torch.compiler.is_compiling():
             return func(*self.cache.cast_all(args))
         if rule is not None:
             args, kwargs = self.arguments(rule, func.__name__, args, kwargs or {})
             return func(*args, **kwargs)
         # torch.compile cannot trace the rebuilding, and shows the mode the calls inside by itself.
-        if not isinstance(func, FunctionType) or torch.compiler.is_compiling() or self._is_plain(func):
+        if (
+            not isinstance(func, FunctionType)
+            or torch.compiler.is_compiling()
+            or self._plain.get(func)
+            or self._is_plain(func)
+        ):
             return func(*args, **(kwargs or {}))
         if func in BACKWARD:
             return self._start_backward(func, args, kwargs or {})
@@ -214,12 +222,11 @@ class CastMode(TorchFunctionMode):
     def _is_plain(self, function: FunctionType) -> bool:
         # Rebuilding a function and switching the mode on and off costs as much as ten casts, and activations and dropout,
         # which call nothing with a rule, come often. Of torch's own functions alone, which do not go away.
-        known = self._plain.get(function)
-        if known is None:
-            known = function.__module__ in MODULES_SEEN_THROUGH and reaches_no_rule(function, self.table)
-            if function.__module__ in MODULES_SEEN_THROUGH:
-                self._plain[function] = known
-        return known
+        if function.__module__ not in MODULES_SEEN_THROUGH:
+            return False
+        if function not in self._plain:
+            self._plain[function] = reaches_no_rule(function, self.table)
+        return self._plain[function]
 
 
 def handling(mode: CastMode, handle_torch_function: Callable[..., Any]) -> Callable[..., Any]:

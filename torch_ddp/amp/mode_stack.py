@@ -9,8 +9,10 @@ import torch
 from torch._C import (  # no public form; torch/utils/_device.py orders its stack with these
     _get_function_stack_at,
     _len_torch_function_stack,
+    _pop_torch_function_stack,
+    _push_on_torch_function_stack,
 )
-from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
+from torch.overrides import TorchFunctionMode
 
 
 def holds(mode: TorchFunctionMode) -> bool:
@@ -23,7 +25,7 @@ def holds(mode: TorchFunctionMode) -> bool:
 def insert(mode: TorchFunctionMode) -> None:
     """Switches the mode on for this thread, below all others except the default device's; twice is once."""
     if not _len_torch_function_stack():
-        _push_mode(mode)  # type: ignore[no-untyped-call]
+        _push_on_torch_function_stack(mode)
         return
     stack = _emptied()
     if not any(one is mode for one in stack):
@@ -38,10 +40,10 @@ def remove(mode: TorchFunctionMode) -> bool:
     if not _len_torch_function_stack():
         return False
     # The stack is in C++, and popping and pushing is all that it offers.
-    top = _pop_mode()  # type: ignore[no-untyped-call]
+    top = _pop_torch_function_stack()
     if top is mode:  # nearly always, and this runs for every call seen through
         return True
-    _push_mode(top)  # type: ignore[no-untyped-call]
+    _push_on_torch_function_stack(top)
     stack = _emptied()
     others = [one for one in stack if one is not mode]
     _refilled(others)
@@ -50,7 +52,7 @@ def remove(mode: TorchFunctionMode) -> bool:
 
 def on_top(mode: TorchFunctionMode) -> None:
     """Puts the mode on top for this thread, for the time until `remove`."""
-    _push_mode(mode)  # type: ignore[no-untyped-call]
+    _push_on_torch_function_stack(mode)
 
 
 def top() -> TorchFunctionMode | None:
@@ -60,9 +62,9 @@ def top() -> TorchFunctionMode | None:
 
 
 def _emptied() -> list[TorchFunctionMode]:
-    return [_pop_mode() for _ in range(_len_torch_function_stack())][::-1]  # type: ignore[no-untyped-call]
+    return [_pop_torch_function_stack() for _ in range(_len_torch_function_stack())][::-1]
 
 
 def _refilled(stack: list[TorchFunctionMode]) -> None:
     for mode in stack:
-        _push_mode(mode)  # type: ignore[no-untyped-call]
+        _push_on_torch_function_stack(mode)

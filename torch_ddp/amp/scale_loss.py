@@ -30,10 +30,11 @@ def set_aside(optimizer: torch.optim.Optimizer, stash: Stash) -> None:
         weight.grad = None
     stash.set_aside = []
     for param in direct_params(optimizer, stash):
-        if param.grad is not None:
+        grad = param.grad
+        if grad is not None:
             # Unscaled gradients are added to unscaled ones, which lets the scale change between micro-batches; the
             # sums of GradScaler stay scaled until the step.
-            stash.set_aside.append((param, param.grad.clone()))
+            stash.set_aside.append((param, grad.clone()))
             param.grad = None
 
 
@@ -89,19 +90,18 @@ def add_set_aside(stash: Stash) -> None:
     stash.set_aside = []
 
 
-def direct_params(optimizer: torch.optim.Optimizer, stash: Stash) -> Iterator[torch.Tensor]:
-    """Yields the weights that the optimizer steps themselves, hence all but masters.
+def direct_params(optimizer: torch.optim.Optimizer, stash: Stash) -> list[torch.Tensor]:
+    """Returns the weights that the optimizer steps themselves, hence all but masters.
 
     Args:
         optimizer: whose groups hold them.
         stash: of the optimizer.
     """
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    if not stash.pairs:
+        return params
     masters = {id(master) for _, master in stash.pairs}
-    for group in optimizer.param_groups:
-        if masters:
-            yield from (param for param in group["params"] if id(param) not in masters)
-        else:
-            yield from group["params"]
+    return [param for param in params if id(param) not in masters]
 
 
 def _float(grad: torch.Tensor) -> torch.Tensor:
