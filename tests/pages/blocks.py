@@ -3,6 +3,9 @@
 A mark is a comment on the line before a block:
 
 ``<!-- not run: REASON -->``   nothing runs it
+``<!-- run by: TEST -->``      the test of this file runs it
+``<!-- stands in: NAME -->``   a file of stand_ins/ makes what the page takes for the reader's own: a shell script runs
+                               first, a program holds the block at its line "# the block"
 ``<!-- file: NAME -->``        it is saved as NAME in the folder in which the page's commands run
 ``<!-- more of: NAME -->``     it is appended to that file
 ``<!-- prints: TEXT -->``      what it prints holds TEXT
@@ -17,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")))
 FENCE = re.compile(r"^((?:<!-- [^\n]*? -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = re.compile(r"<!-- (.*?)(?:: (.*?))? -->\n")
-KNOWN = {"not run", "file", "more of", "prints", "exits"}
+KNOWN = {"not run", "run by", "stands in", "file", "more of", "prints", "exits"}
 
 
 class Block(NamedTuple):

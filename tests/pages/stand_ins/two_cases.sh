@@ -1,0 +1,2 @@
+# Another case beside the one that was blessed, golden trace included.
+cp -r cases/square cases/wide
