@@ -160,6 +160,15 @@ def test_a_process_stands_at_its_moment_until_the_fault_has_come(tmp_path):
     assert outcome.code == -signal.SIGKILL
 
 
+def test_a_program_at_an_import_still_asks_the_finder_behind_the_moments(tmp_path):
+    finder = "class Finder:\n    def find_spec(self, name, path=None, target=None):\n        print('asked for', name)"
+    program = f"import sys\n{finder}\nsys.meta_path.insert(1, Finder())\nimport wave\n"
+    program += RIGHT
+    cell = cell_of(program, "stop", Moment("planted", "wave", "wave", process="wave"))
+    run_cell(cell, Inputs(tmp_path / "inputs"), tmp_path / "cell", keep=True)
+    assert "asked for wave" in (tmp_path / "cell" / "stdout").read_text()
+
+
 def test_a_moment_that_does_not_come_is_said(tmp_path):
     moment = Moment("planted", "wave", "wave", "open", process="wave")
     assert "the moment did not come" in outcome_of(tmp_path, RIGHT, "term", moment).faults

@@ -30,12 +30,14 @@ class Point:
     def __init__(self, module, name="", process="", after=False, calls=1):
         self.module, self.name, self.process, self.after, self.calls = module, name, process, after, calls
         self.made = 0
+        self.seen = False
 
     def find_spec(self, name, path=None, target=None):
         """Is a finder of no module of its own; sees every import."""
-        if name != self.module or not self.is_here():
+        if self.seen or name != self.module or not self.is_here():
             return None
-        sys.meta_path.remove(self)
+        # It stays among the finders: whoever goes through them would pass over the next one, which may be the product's.
+        self.seen = True
         if not self.name:
             stop()
             return None
