@@ -31,6 +31,7 @@ from parity.locate.matching import alike
 from parity.locate.rearranged import FEWEST_MOVED
 from parity.trace.arrays import Array
 
+ELEMENTWISE = frozenset(["add", "sub", "mul", "div"])
 LEAST_NUMBERS = 3  # different ones, from which on one power of all is no chance
 OF_WEIGHTS = {"moved_values": "the same numbers in other places", "other_rows": "other rows of it"}
 MOST_PARTS = 8  # of what an op cuts apart
@@ -89,8 +90,8 @@ def _operands(at: At) -> Iterator[Edit]:
         if each.source is None or each.value.size < 2:
             continue
         for other in at.near.choices:
-            value = at.run.output(other)
-            if other in (each.source, at.number) or value is None or value.shape != each.value.shape:
+            value = _spread(at.run.output(other), each.value.shape)
+            if other in (each.source, at.number) or value is None:
                 continue
             if value.dtype != each.value.dtype or np.array_equal(value, each.value):
                 continue
@@ -110,11 +111,21 @@ def _operands(at: At) -> Iterator[Edit]:
             yield from at.edit(made, "input_ignored" if unused else at.by("loss_function", OTHER_OPERATION), *words)
 
 
+def _spread(value: Array | None, shape: tuple[int, ...]) -> Array | None:
+    """An output in a shape that it has, or is broadcast to with as many axes, as a mask of keys is over all queries."""
+    if value is None or value.ndim != len(shape):
+        return None
+    if any(own not in (1, one) for own, one in zip(value.shape, shape, strict=True)):
+        return None
+    return np.broadcast_to(value, shape)
+
+
 def _chain(run: RecomputedPass, number: int, other: int) -> list[str]:
     """The kinds of the ops from one up to another that it comes of, none where there are several ways or many ops."""
     found = list[str]()
     # Back from one op through single inputs: a chain, each of which may be left out without another way around it.
-    while len(found) < MOST_LEFT_OUT and not run.ops[number].weights:
+    # Of weights too where it only adds them, or multiplies by them: more is a layer.
+    while len(found) < MOST_LEFT_OUT and (not run.ops[number].weights or plain(run.ops[number].kind) in ELEMENTWISE):
         found.insert(0, plain(run.ops[number].kind))
         inputs = run.ops[number].inputs
         if other in inputs:

@@ -308,3 +308,15 @@ def test_what_is_no_plain_convolution_of_an_image_has_no_other_windows():
     assert window_changes(in_blocks, 2) == []
     bias = ("conv2d", [1, output[0, 0, 0]], output + output[0, 0, 0])
     assert window_changes(passed(PICKED[0], ("relu", [0], output), bias), 2) == []
+
+
+def test_what_is_broadcast_to_the_shape_of_an_input_may_stand_in_its_place():
+    """A mask of keys and positions that are looked up in weights are added before both are added to scores."""
+    row, table = X[:, :1], Y
+    side = passed(
+        FED, ("Mul", [row, -1.0], -row), ("AddV2", [1, table], table - row), ("AddV2", [0, 2], H + table - row)
+    )
+    side = side._replace(ops=[side.ops[0], side.ops[1]._replace(weights=[]), *of_weights(side, 2).ops[2:]])
+    (found,) = [each for each in changes(operand_edits, side, 3, choices=[1]) if "leaves" in each.changed]
+    assert (found.name, found.changed) == ("op_left_out", "leaves add out")
+    np.testing.assert_allclose(found.value, H - row)
