@@ -27,6 +27,7 @@ from parity.trace import (
 )
 from parity.worker.protocol import SideError
 from parity.worker.user_code import UserCode, call_as
+from torch_ddp.exact_functions import compute_softplus_exactly
 from torch_ddp.facts import describe_variables, facts, make_repeatable
 from torch_ddp.gather import ranks_agree
 from torch_ddp.momenta import round_momenta
@@ -83,6 +84,7 @@ class RankServer:
         self._prepared: dict[str, Built] = {}
         self._draws_left: list[str] = []  # what the losses of the present run have left of recorded draws, in words
         make_repeatable(threads)
+        compute_softplus_exactly()
 
     def handlers(self) -> dict[str, Any]:
         """Returns the table of requests."""

@@ -118,7 +118,8 @@ def _functions(one: Array, other: Array, share: float) -> Iterator[tuple[str, st
             or norm(other[known] - one[known]) <= CLOSE * norm(one[known])
         ):
             continue
-        apart = norm(other[known] - one[known])
+        # Of what differs, and of how far what is to be explained varies: zeros are near to all that is small beside `one`.
+        apart = min(norm(other[known] - one[known]), norm(other[known] - other[known].mean()))
         for function, apply in FUNCTIONS.items():
             # A function of the same values, so that nothing but the function can differ: relative to what differs, not
             # to the values, since near 0 the functions are alike.

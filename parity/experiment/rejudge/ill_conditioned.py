@@ -50,7 +50,7 @@ def set_aside_rounding(
     # reason.
     rounded, level = again()
     again_first = level.first_difference
-    if again_first is not None and again_first.check[:3] == first.check[:3]:
+    if again_first is not None and not _is_later(again_first.check, first.check, function.checks):
         return recorded, function  # it is not what rounding alone makes
     # Of the port as it is, for the note says how large an effect was set aside.
     effect = max((check.of_scale for check in function.checks if check.run == "lockstep"), default=0.0)
@@ -60,6 +60,17 @@ def set_aside_rounding(
         "judged with the port's rounded to float32 too"
     )
     return rounded, replace(level, notes=[note, *level.notes])
+
+
+def _is_later(check: Check, known: Check, checks: Sequence[Check]) -> bool:
+    """Whether a check stands behind another among those of a level, as what is computed of it does.
+
+    A graph that multiplies by numbers of Python's rounds none of them: then a port that is rounded differs sooner.
+    """
+    for each in checks:
+        if each[:3] in (check[:3], known[:3]):
+            return each[:3] == known[:3] != check[:3]
+    return True
 
 
 def of_the_optimizer(first: FirstDifference) -> bool:
