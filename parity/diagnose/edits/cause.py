@@ -149,12 +149,31 @@ def _behind_all_met(hit: Hit, reference: Side, candidate: Side) -> bool:
         if not any(plain(reference.passed.ops[n].kind) in TURNED_ROUND[kind] for n in own[at])
     ]
     later = {reader for each in alone for reader in after[each]} & candidate.wrong & upstream(ops, losses_of(ops))
-    return any(
+    return any(_takes_one_of(candidate.passed, each, kind, taken) for each in later - hit.met.keys())
+
+
+def is_done_later(reference: Pass, number: int, candidate: Pass, other: int) -> bool:
+    """Returns whether a port does a sum or a product of the reference right behind the op that it has in its place.
+
+    Args:
+      reference: its pass.
+      number: of the sum or product.
+      candidate: the port's pass.
+      other: number of its op in that place.
+    """
+    kind = plain(reference.ops[number].kind)
+    if kind not in TURNED_ROUND:
+        return False
+    taken = _operands(reference, number)
+    return any(_takes_one_of(candidate, each, kind, taken) for each in readers(candidate.ops)[other])
+
+
+def _takes_one_of(passed: Pass, number: int, kind: str, values: Sequence[Array]) -> bool:
+    """Whether an op is of a kind, or turns it round, and takes one of some values."""
+    return plain(passed.ops[number].kind) in TURNED_ROUND[kind] and any(
         alike(pair.reference, pair.candidate, CLOSE)
-        for each in later - hit.met.keys()
-        if plain(ops[each].kind) in TURNED_ROUND[kind]
-        for one in taken
-        for other in _operands(candidate.passed, each)
+        for one in values
+        for other in _operands(passed, number)
         if (pair := align(one, other)) is not None
     )
 

@@ -73,16 +73,43 @@ def _followed(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
     at, made = At(run, number, kind, [], output, near), np.asarray(output, np.float64)
     as_is = f"goes on with {kind} as it is"
     for name, value in functions_of(made, near.kinds):
-        cause = "activation_function" if name.split(" ")[0] in EDITED_ACTIVATIONS else OTHER_OPERATION
-        yield from at.edit(value, cause, as_is, f"takes {name} of it")
+        yield from at.edit(value, _name_of(name.split(" ")[0], near.of_loss), as_is, f"takes {name} of it")
     # A gate, a probability or a mask: in place of z people take 1 - z.
     if made.size > 1 and made.min() >= 0.0 and made.max() <= 1.0:
-        gate = "gate_halves" if kind in ("sigmoid", "softmax") else OTHER_OPERATION
+        gate = OTHER_OPERATION
+        if kind in ("sigmoid", "softmax"):
+            gate = "activation_function" if _shapes_what_it_is_of(run, number) else "gate_halves"
         yield from at.edit(1.0 - made, gate, as_is, "takes 1 less it")
     for number_ in near.numbers:
         if LEAST_FACTOR <= abs(number_) <= 1.0 / LEAST_FACTOR:
             name = "loss_term" if adds_up(run, number) else "extra_scale"
             yield from at.edit(number_ * made, name, as_is, f"multiplies it by {number_:.9g}")
+
+
+def _name_of(function: str, of_loss: bool) -> str:
+    """The cause where a function more is taken of an output."""
+    if not of_loss:
+        return "activation_function" if function in EDITED_ACTIVATIONS else OTHER_OPERATION
+    # Losses take logits: probabilities for these are a softmax, or a sigmoid, too many.
+    return "cross_entropy" if function in ("softmax", "sigmoid") else "loss_function"
+
+
+def _shapes_what_it_is_of(run: RecomputedPass, number: int) -> bool:
+    """Whether all that a share is multiplied by is the one output that it is made of: an activation, as x sigmoid(x) is.
+
+    What a gate opens for is another output than what it closes for.
+    """
+    pending, factors = [number], set[int]()
+    while pending:
+        each = pending.pop()
+        for reader in run.readers[each]:
+            beside = set(run.ops[reader].inputs) - {each}
+            kind = plain(run.ops[reader].kind)
+            if kind == "mul" and beside:
+                factors |= beside
+            elif kind in ELEMENTWISE | {"rsub"} and not beside:
+                pending.append(reader)  # 1 less it, or a multiple by a weight
+    return len(factors) == 1 and factors <= upstream(run.ops, [number])
 
 
 def _operands(at: At) -> Iterator[Edit]:

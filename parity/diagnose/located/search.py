@@ -8,6 +8,7 @@ import numpy as np
 from parity.diagnose import Evidence, find_causes
 from parity.diagnose.catalogue import Trait, build_cause, causes_with, is_exact, is_place_only
 from parity.diagnose.detectors.aggregation import loss_scale
+from parity.diagnose.edits.cause import is_done_later
 from parity.diagnose.evidence import CLOSE_OUTPUT, is_close
 from parity.diagnose.fitting import MOST_BY_ROUNDING
 from parity.diagnose.layers.layer import extra_op, other_rule
@@ -325,7 +326,12 @@ def _exact(place: Location, evidence: Evidence, first: FirstDifference) -> Cause
     # The output that shows the place may be behind an activation; a later one of the layer may fit a rule that it does
     # not.
     further = (other_rule(layer._replace(reference=o.reference, candidate=o.candidate)) for o in place.others)
-    return exact or next((cause for cause in further if cause is not None), None)
+    exact = exact or next((cause for cause in further if cause is not None), None)
+    # What is done right behind is not left out, but done in another order: the passes say in which.
+    own, other = place.parting.reference, place.parting.candidate
+    if exact is None or exact.name != "op_left_out" or own is None or other is None:
+        return exact
+    return None if is_done_later(place.passes[0], own, place.passes[1], other) else exact
 
 
 def _turned_image(place: Location) -> Cause | None:
