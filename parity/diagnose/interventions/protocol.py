@@ -69,6 +69,7 @@ class Repeats(Protocol):
     def repeat_seeded(self, step: int, seed: int) -> Trace: ...  # noqa: D102
     def reference_batch(self, step: int) -> Tensors: ...  # noqa: D102
     def translated_batch(self, batch: Tensors) -> Tensors: ...  # noqa: D102
+    def repeat_built_anew(self, step: int) -> Trace: ...  # noqa: D102
     def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace: ...  # noqa: D102
     def repeat_reference(  # noqa: D102
         self, step: int, batch_norm_updates: str | None = None, batch: Changed = lambda batch: batch

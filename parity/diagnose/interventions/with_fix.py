@@ -156,6 +156,9 @@ class _WithChange:
     def translated_batch(self, batch: Tensors) -> Tensors:
         return self._again.translated_batch(batch)
 
+    def repeat_built_anew(self, step: int) -> Trace:
+        return self._again.repeat_built_anew(step)
+
     def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:
         return self._again.repeat_with_batch_norm(step, over_all_ranks)
 

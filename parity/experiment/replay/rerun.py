@@ -112,6 +112,10 @@ class Rerun:
         reference.ops = with_lines(reference.ops, lines_of_script(part.trace.directory))
         return reference, self._replayed.forward(number, "0")
 
+    def repeat_built_anew(self, step: int) -> Trace:
+        """Runs a step as it is: a script's port is not built anew."""
+        return self.repeat(step, lambda batch: batch, lambda state: state)
+
     def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:
         """Runs a step as it is: a script's port is not built anew."""
         return self.repeat(step, lambda batch: batch, lambda state: state)

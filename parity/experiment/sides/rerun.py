@@ -183,6 +183,10 @@ class Rerun:
             self._reference_hung = error.hung
             raise
 
+    def repeat_built_anew(self, step: int) -> Trace:
+        """Runs one step of the candidate in float64 once more as it is, built for this alone."""
+        return self.playing.torch.run_built_anew(self._as_it_is(step))
+
     def repeat_with_batch_norm(self, step: int, over_all_ranks: bool | None) -> Trace:
         """Runs one step of the candidate in float64 once more, batch norm over all ranks or (None) over each one's shard."""
         return self.playing.torch.run_with_batch_norm(over_all_ranks, self._as_it_is(step))

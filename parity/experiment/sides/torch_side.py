@@ -139,6 +139,13 @@ class TorchSide:
         """Runs with batch norm over all ranks, or None: over each rank's own shard, whatever the port itself does."""
         kept = self._sync_batch_norm
         self._sync_batch_norm = over_all_ranks
+        try:
+            return self.run_built_anew(asked)
+        finally:
+            self._sync_batch_norm = kept
+
+    def run_built_anew(self, asked: RunSpec) -> Trace:
+        """Runs a port that was built for this alone: what no state holds begins as the port makes it."""
         self._prepared.clear()
         try:
             return self.run(asked).result()
@@ -147,7 +154,6 @@ class TorchSide:
                 side.outlive_failure()
             raise
         finally:
-            self._sync_batch_norm = kept
             self._prepared.clear()
 
     def run(self, asked: RunSpec) -> "Future[Trace]":

@@ -447,11 +447,18 @@ def test_a_batch_norm_over_all_ranks_is_told_by_running_it_the_other_way(over, t
     wanted = np.tanh(X @ W)
     sides = Sides(lambda b: wanted, lambda b, s: wanted + 0.1 * np.tanh(3 * wanted), {"feed/x": X}, towers=2)
     sides.repeat_with_batch_norm = lambda step, given: trace({KEY: wanted if given is over else wanted + 1})
+    sides.repeat_built_anew = lambda step: trace({KEY: wanted + 2})
     bench = sides.bench()
     bench.reference.variables["m"] = {"kind": "statistic"}
     (cause,) = find_by_experiment(bench.first, sides, JOIN, bench.reference, bench.candidate)
     where = "each rank's own shard" if over is None else "all ranks"
     assert cause.name == "sync_batch_norm" and cause.evidence.startswith(f"with batch norm over {where} the candidate")
+    # The control: what is built anew in a later step is the reference's too, as a parameter of its own begins anew.
+    bench.reference.step_numbers = [bench.first.check.step - 1, bench.first.check.step]
+    sides.repeat_built_anew = lambda step: trace({KEY: wanted})
+    assert find_by_experiment(bench.first, sides, JOIN, bench.reference, bench.candidate) == []
+    sides.repeat_built_anew = lambda step: trace({KEY: wanted + 2})
+    assert find_by_experiment(bench.first, sides, JOIN, bench.reference, bench.candidate) == [cause]
     sides.towers = 1
     assert find_by_experiment(bench.first, sides, JOIN, bench.reference, bench.candidate) == []
 
