@@ -37,6 +37,7 @@ WAYS = {
 }
 
 
+SMOOTHED = " smoothed "  # as forms say it
 _CUT = re.compile(r"\[:, \d+:\d+\]$")
 
 
@@ -149,16 +150,20 @@ def _beside_terms(rules: list[_Rule], loss: Loss) -> list[tuple[_Rule, _Rule]]:
             (own, rule)
             for rule, names in unlike
             # In one thing: two rules may differ in two by two bugs, but then nearly any pair would do.
-            if len(names) == 1 and not _by_another_input(own, rule, names[0], loss.feeds)
+            if len(names) == 1 and not _tells_no_form(own, rule, names[0], loss.feeds)
         ]
     return pairs
 
 
-def _by_another_input(own: _Rule, rule: _Rule, name: str, feeds: Collection[str]) -> bool:
-    """Whether two rules differ in which input they take as labels or weights: beside terms not seen that tells no form.
+def _tells_no_form(own: _Rule, rule: _Rule, name: str, feeds: Collection[str]) -> bool:
+    """Whether what two rules differ in tells no form beside terms that are not seen: which input is label or weight.
 
-    By other labels many forms differ alike, by what the output is times the labels.
+    By other labels many forms differ alike, by what the output is times the labels. So do two that smooth their labels in two
+    ways; where one of them takes labels as they are, that is the smoothing of the other.
     """
+    if name == "form":
+        both = SMOOTHED in own.form and SMOOTHED in rule.form
+        return both and own.form.rpartition(" ")[0] != rule.form.rpartition(" ")[0]
     if name == "over":
         return own.over in feeds and rule.over in feeds
     labels, others = own.of.rpartition(" and ")[2], rule.of.rpartition(" and ")[2]
