@@ -212,3 +212,18 @@ def test_a_pass_ends_at_the_output_that_is_named():
     assert [op.kind for op, _ in watch.passed if op.attributes.get("loss")] == ["sum"]
     watch.ends_at(torch.ones(()))
     assert [op.kind for op, _ in watch.passed if op.attributes.get("loss")] == ["sum"], "of no op"
+
+
+@pytest.mark.parametrize("how", ["expand_as", "type_as", "view_as", "reshape_as"])
+def test_of_what_only_gives_its_shape_or_dtype_nothing_is_computed(how):
+    weight, mask = nn.Parameter(torch.ones(2, 3)), torch.ones(2, 1 if how == "expand_as" else 3).neg()
+    watch = ForwardWatch(nn.ParameterList([weight]))
+    with watch.watching():
+        shaped = weight * torch.arange(3.0)
+        (getattr(mask.abs(), how)(shaped) + 1).square().sum().add(shaped.sum()).backward()
+    (added,) = [op for op, _ in watch.passed if op.kind == "add" and op.shape == [2, 3]]
+    behind, pending = set(), list(added.inputs)
+    while pending:
+        behind.add(each := pending.pop())
+        pending += watch.passed[each][0].inputs
+    assert all(not watch.passed[each][0].weights for each in behind)

@@ -69,6 +69,8 @@ REARRANGING_FUNCTIONS = frozenset(
         "__get__",
     ]
 )
+# Those that lay out or cast their first argument as the second is.
+LIKE_ANOTHER = frozenset(["expand_as", "view_as", "reshape_as", "type_as"])
 SHAPE_ONLY_FUNCTIONS = frozenset(
     [
         "zeros_like",
@@ -178,10 +180,12 @@ class ForwardWatch(TorchFunctionMode):
         if self._ended:
             return func(*args, **named)
         kind = str(getattr(func, "__name__", func))
-        taken = [self._source(tensor) for tensor in _tensors([*args, *named.values()])]
+        # Of what only gives its shape or dtype nothing is computed.
+        own, by_name = (args[:1], {}) if kind in LIKE_ANOTHER else (args, named)
+        taken = [self._source(tensor) for tensor in _tensors([*own, *by_name.values()])]
         stages = stages_of(func, kind, args, named)
         operands = (
-            [] if kind in VALUE_KEEPING_FUNCTIONS else self._operands(args, named)
+            [] if kind in VALUE_KEEPING_FUNCTIONS else self._operands(own, by_name)
         )  # before some function changes them in place
         args, named = self._with_detached(kind, args, named, stages)
         result = func(*args, **named)

@@ -158,8 +158,8 @@ def _beside_terms(rules: list[_Rule], loss: Loss) -> list[tuple[_Rule, _Rule]]:
 def _tells_no_form(own: _Rule, rule: _Rule, name: str, feeds: Collection[str]) -> bool:
     """Whether what two rules differ in tells no form beside terms that are not seen: which input is label or weight.
 
-    By other labels many forms differ alike, by what the output is times the labels. So do two that smooth their labels in two
-    ways; where one of them takes labels as they are, that is the smoothing of the other.
+    By other labels many forms differ alike, by what the output is times the labels. So do two that smooth their labels in
+    two ways; where one of them takes labels as they are, that is the smoothing of the other.
     """
     if name == "form":
         both = SMOOTHED in own.form and SMOOTHED in rule.form
