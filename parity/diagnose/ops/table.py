@@ -406,8 +406,9 @@ def computed(kind: str, arguments: Sequence[Any], attributes: Mapping[str, Any])
                 return softmax(given[0], axes) if name == "softmax" else log_softmax(given[0], axes)
             if name in MORE:
                 return np.asarray(MORE[name](arguments, attributes))
-    # An op that is called in a way unknown here is not computed, and nothing is said of it: no reason to lose the rest.
-    except (ValueError, TypeError, LookupError, AttributeError):
+    # An op that is called in a way unknown here, or takes what fits nothing, as fewer channels than its kernel reads, is not
+    # computed, and nothing is said of it: no reason to lose the rest.
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
         return None
     return None
 

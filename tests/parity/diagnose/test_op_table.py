@@ -328,3 +328,11 @@ def test_blocks_of_pixels_are_channels_by_their_rows_then_their_columns():
     for row, column, channel in ((0, 0, 0), (0, 1, 2), (1, 0, 1), (1, 1, 2)):
         assert (deep[..., (2 * row + column) * 3 + channel] == image[:, row::2, column::2, channel]).all()
     assert (computed("DepthToSpace", [deep], {"block_size": 2}) == image).all()
+
+
+def test_what_takes_fewer_channels_than_its_kernel_reads_is_not_computed():
+    """A change of a pass may leave out what is joined."""
+    kernel = RANDOM.normal(size=(3, 3, 8, 2))
+    attributes = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+    assert computed("Conv2D", [IMAGE, kernel], attributes) is None
+    assert computed("Conv2D", [np.concatenate([IMAGE, IMAGE], -1), kernel], attributes) is not None
