@@ -160,6 +160,11 @@ class ForwardWatch(TorchFunctionMode):
             for hook in hooks:
                 hook.remove()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the backward pass that ends what is wanted was seen to begin."""
+        return self._ended
+
     def ends_at(self, output: Tensor) -> None:
         """Has what is kept end at an output in place of the loss: the op that gives it is marked, and the loss's is not."""
         numbers = self._source(output).numbers[-1:]

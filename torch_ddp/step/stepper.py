@@ -196,8 +196,11 @@ class Stepper:
         watch, rank = ForwardWatch(self.model, part, gradients), self._port.rank
         with watch.watching():
             seen = self._step.make(self._shard(batch, rank.rank, rank.world_size), rank.rank)
-        if ends_at in seen.parts[part].outputs:
-            watch.ends_at(seen.parts[part].outputs[ends_at])
+        own = seen.parts[part]
+        if ends_at in own.outputs:
+            watch.ends_at(own.outputs[ends_at])
+        elif not watch.ended:
+            watch.ends_at(own.loss)  # of losses of their own gradients are taken without a backward pass of any one
         return watch.passed
 
     def evaluate(self, batch: Mapping[str, np.ndarray], evaluation: str = "eval") -> dict[str, np.ndarray]:
