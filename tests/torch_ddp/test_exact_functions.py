@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from torch_ddp.exact_functions import compute_softplus_exactly
+from torch_ddp.worker.exact_functions import compute_softplus_exactly
 
 X = torch.tensor([-30.0, 0.0, 19.0, 22.0, 36.0, 50.0], dtype=torch.float64)
 

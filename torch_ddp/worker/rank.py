@@ -27,7 +27,6 @@ from parity.trace import (
 )
 from parity.worker.protocol import SideError
 from parity.worker.user_code import UserCode, call_as
-from torch_ddp.exact_functions import compute_softplus_exactly
 from torch_ddp.facts import describe_variables, facts, make_repeatable
 from torch_ddp.gather import ranks_agree
 from torch_ddp.momenta import round_momenta
@@ -50,6 +49,7 @@ from torch_ddp.step.training_state import TrainingState
 from torch_ddp.step.update import Update
 from torch_ddp.step.user_calls import call_optimizer
 from torch_ddp.weights import unregistered
+from torch_ddp.worker.exact_functions import compute_softplus_exactly
 from torch_ddp.worker.replay_optimizer import recorded_optimizer, train_only
 from torch_ddp.worker.rounding_noise import RoundingNoise
 from torch_ddp.worker.training_program import TrainingProgram

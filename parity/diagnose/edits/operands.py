@@ -103,11 +103,11 @@ def _shapes_what_it_is_of(run: RecomputedPass, number: int) -> bool:
     while pending:
         each = pending.pop()
         for reader in run.readers[each]:
-            beside = set(run.ops[reader].inputs) - {each}
+            others = set(run.ops[reader].inputs) - {each}
             kind = plain(run.ops[reader].kind)
-            if kind == "mul" and beside:
-                factors |= beside
-            elif kind in ELEMENTWISE | {"rsub"} and not beside:
+            if kind == "mul" and others:
+                factors |= others
+            elif kind in ELEMENTWISE | {"rsub"} and not others:
                 pending.append(reader)  # 1 less it, or a multiple by a weight
     return len(factors) == 1 and factors <= upstream(run.ops, [number])
 
