@@ -143,8 +143,8 @@ FAULTS = {
 }
 
 
-def interrupt(fault: str, folder: Path, out: Path, moments: random.Random, starts: Starts) -> Row:
-    """Starts the training where it was, interrupts it, and looks at what is there."""
+def interrupt(fault: str, folder: Path, out: Path, moments: random.Random, starts: Starts) -> Row | None:
+    """Starts the training where it was, interrupts it, and looks at what is there; None where it ended before that."""
     begun = newest_step(out)
     poisoned_at = begun + moments.randrange(0, MOST_STEPS) if fault == "NaN" else None
     training = Training(folder, out, poisoned_at, starts)
@@ -157,6 +157,8 @@ def interrupt(fault: str, folder: Path, out: Path, moments: random.Random, start
         )
     else:
         moment = wait_for_moment(training, out, begun, moments)
+        if training.process.poll() == 0:
+            return None
         codes, word = inflict(training, out, moments)
     wrong = training.end()
     (out.parent / "filler").unlink(missing_ok=True)
@@ -252,8 +254,10 @@ def main(arguments: list[str] | None = None) -> int:
     while len(rows) < len(faults):
         with tempfile.TemporaryDirectory() as name, disk(Path(name)) as place:
             for fault in faults[len(rows) : len(rows) + IN_A_TRAINING]:
-                rows.append(interrupt(fault, Path(name), place / "out", moments, starts))
-                row = rows[-1]
+                row = interrupt(fault, Path(name), place / "out", moments, starts)
+                if row is None:
+                    break  # what is left goes on in another training
+                rows.append(row)
                 print(f"{len(rows):3} {row.fault:9} from {row.begun:3}, {row.moment:14} exit code {row.code!s:4} "
                       f"newest {row.newest:3}  {row.wrong or 'holds'}", flush=True)  # fmt: skip
             same = same_bits(finish(Path(name), place / "out", starts), expected)
