@@ -1,5 +1,6 @@
 """Plain ports that need no mapping line: numbers find out what belongs together, and say so; a guess they deny is told."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from parity.case import load_case
 from parity.cli import main
 from parity.experiment import open_sides, run_case
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 MOMENTUM = CASE.replace('name = "sgd"', 'name = "momentum"\nmomentum = 0.9')
 DATA = """
 import numpy as np
@@ -188,3 +190,18 @@ def test_a_variable_without_a_counterpart_is_declared_and_said(tmp_path, capsys)
         result = run_case(load_case(path), sides, ["function"])
     assert result.levels["function"].verdict == "same"
     assert any(note.startswith("old/weights has no counterpart in the port") for note in result.notes)
+
+
+def test_outputs_tell_a_forget_bias_where_all_gradients_are_off(tf2_sides, tmp_path):
+    """A cell without forget bias, and a loss that is off: no gradient agrees under any of the biases that there are."""
+    folder = shutil.copytree(EXAMPLES / "text_lstm", tmp_path / "text_lstm")
+    for name, before, after in (
+        ("model_tf.py", "forget_bias=1.0", "forget_bias=0.0"),
+        ("model_torch.py", "forget_bias[16:32] = 1.0", "forget_bias[16:32] = 0.0"),
+        ("model_torch.py", ").sum() / weights.sum()", ").sum() / 3"),
+    ):
+        text = (folder / name).read_text(encoding="utf-8")
+        assert text.count(before) == 1
+        (folder / name).write_text(text.replace(before, after), encoding="utf-8")
+    result = run_case(load_case(folder, steps=1), tf2_sides, ("function",))
+    assert result.first_difference.check.key == "loss/0"

@@ -14,7 +14,7 @@ from parity.experiment.recording import SidePaths
 from parity.experiment.sides.tensorflow_side import ReferenceSide
 from parity.experiment.sides.torch_side import TorchSide
 from parity.experiment.spec import MAPPING, Capability, RunSpec
-from parity.locate.matching import Pass
+from parity.locate.matching import Pass, reach
 from parity.mapping import Draft, Mapping
 from parity.mapping.by_gradients import Gradients, by_trial, tied_values
 from parity.mapping.states import read_all, write_init, write_states
@@ -74,10 +74,14 @@ def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
         if found.agrees:
             return found
         variants.append((found, variant, gradients))
-    # None agrees: a bug is in the way. That with the most pairs proven goes on, to the outputs in front of the bug.
-    found, variant, gradients = max(variants, key=lambda each: sum(guess.verified is True for guess in each[0].guesses))
+    # None agrees: a bug is in the way. That with the most pairs proven goes on, to the outputs in front of the bug; of
+    # several that under which both sides have the most outputs, for all gradients of a loss that is off are off.
     # Tied weights prove the partner, weights as they are the layout: equal numbers look alike in every layout.
     tied_passes, own_passes = _ForwardPasses(ready, tied, "tied"), _ForwardPasses(ready, state, "own")
+    proven = [sum(guess.verified is True for guess in found.guesses) for found, _, _ in variants]
+    best = [each for each, count in zip(variants, proven, strict=True) if count == max(proven)]
+    shared = [_outputs_shared(own_passes(variant)) for _, variant, _ in best] if len(best) > 1 else [0]
+    found, variant, gradients = best[int(np.argmax(shared))]
     passes = tied_passes(variant)
     if passes is None:
         return found
@@ -91,6 +95,10 @@ def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
     if final is None:
         return decided
     return decided.checked(Proven(decided, gradients, outputs, Outputs(gradients, *final))).with_reasons_since(draft)
+
+
+def _outputs_shared(passes: tuple[Pass, Pass] | None) -> int:
+    return len(reach(*passes).reference) if passes is not None else 0
 
 
 def _in_layout_of_graph(draft: Draft, passes: "_ForwardPasses") -> Draft:
