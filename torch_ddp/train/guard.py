@@ -95,8 +95,8 @@ class UpdateGuard:
         """
         named = floating_of([("the loss", loss), *((f"the gradient of {name}", value) for name, value in gradients)])
         # [2]: 1 where the sum of the numbers is not finite, which finite ones may add up to; the signal.
-        noted = torch.tensor(float(self._preemption.noted), device=self._device)
-        words = torch.stack([(~sum_of(named).isfinite()).to(self._device, torch.float32), noted])
+        sent = torch.tensor(float(self._preemption.sent), device=self._device)
+        words = torch.stack([(~sum_of(named).isfinite()).to(self._device, torch.float32), sent])
         suspected, self._preemption.noted = self._largest(words)
         self.preempted = self._preemption.noted > 0
         finite = not suspected or self._are_finite(named, when)

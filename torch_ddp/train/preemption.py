@@ -29,7 +29,10 @@ class Preemption:
         self._rank = rank
         self._device = device
         self._before: dict[int, Any] = {}
-        #: Number of the signal that this rank was sent, 0 for none; after `asked`, the largest that any was.
+        #: Number of the signal that this rank was sent, 0 for none. Only the handler writes it: one may come while ranks
+        #: agree, and is what they agree on the next time.
+        self.sent = 0
+        #: The largest that any rank had been sent when they last agreed.
         self.noted = 0
 
     def __enter__(self) -> "Preemption":
@@ -47,10 +50,10 @@ class Preemption:
 
     def asked(self) -> bool:
         """Returns whether any rank was sent a signal; every rank calls it at the same update, and gets one answer."""
+        noted = torch.tensor(self.sent, device=self._device)
         if self._rank.world_size > 1:
-            noted = torch.tensor(self.noted, device=self._device)
             dist.all_reduce(noted, dist.ReduceOp.MAX)
-            self.noted = int(noted)
+        self.noted = int(noted)
         return bool(self.noted)
 
     def end(self) -> NoReturn:
@@ -64,4 +67,4 @@ class Preemption:
         raise SystemExit(128 + self.noted)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.noted = number
+        self.sent = number

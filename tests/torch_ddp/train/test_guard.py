@@ -65,6 +65,14 @@ def test_what_is_to_be_done_has_two_answers():
         UpdateGuard(ALONE, non_finite="ignore")
 
 
+def test_a_signal_that_comes_while_ranks_agree_is_known_behind_the_update_after(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda words, how: os.kill(os.getpid(), signal.SIGTERM))
+    with UpdateGuard(Rank(0, 0, 2)) as guard:
+        assert guard.admits(FINE, [], "now") and not guard.preempted
+        monkeypatch.setattr(torch.distributed, "all_reduce", lambda words, how: None)
+        assert guard.admits(FINE, [], "now") and guard.preempted
+
+
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
 def test_a_signal_is_known_behind_the_next_update(sent, code):
     before = signal.getsignal(sent)

@@ -5,6 +5,7 @@ import signal
 import time
 
 import pytest
+import torch
 from killing import newest_step, wait_for
 from process_tree import end_tree, program_of
 from trainer import SCRIPT, WITHIN, final, start
@@ -25,6 +26,14 @@ def test_a_signal_is_noted_within_the_block_and_the_code_is_128_and_its_number(s
             preemption.end()
     assert ended.value.code == code
     assert signal.getsignal(sent) is before
+
+
+def test_a_signal_that_comes_while_ranks_agree_is_what_they_agree_on_the_next_time(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda told, how: os.kill(os.getpid(), signal.SIGUSR1))
+    with Preemption(Rank(0, 0, 2)) as preemption:
+        assert not preemption.asked()
+        monkeypatch.setattr(torch.distributed, "all_reduce", lambda told, how: None)
+        assert preemption.asked() and preemption.noted == signal.SIGUSR1
 
 
 def test_a_training_that_is_sent_sigterm_saves_and_ends_with_143(torch_python, tmp_path):
