@@ -2,6 +2,7 @@
 
 from parity.trace import Quantity, TensorFile, TensorKey, Trace, parse_key
 from parity.trace.arrays import Array, dense_rows
+from parity.trace.checksum import Part
 from parity.trace.keys import ROW_INDICES, ROW_VALUES
 
 
@@ -63,6 +64,10 @@ class DenseFile(TensorFile):
             return self._file.read(name)
         values, indices = (self._file.read(name + part) for part in (ROW_VALUES, ROW_INDICES))
         return dense_rows(values, indices, self._dense_shape(name))
+
+    def part_of(self, array: Array) -> Part | None:
+        """Returns what checks an array while it is read, see `TensorFile.part_of`; of what was made dense nothing."""
+        return self._file.part_of(array)
 
     def _is_sparse(self, name: str) -> bool:
         # Asked of one name at a time: files of many tensors are opened for one of them, again and again.

@@ -87,6 +87,12 @@ def sequence_loss(logits, target, weights):
     return (losses * weights).sum() / len(target)
 
 
+def loss(model, source, source_length, target_input, target_output, target_weights):
+    memory, alignments, logits = model(source.long(), source_length.long(), target_input.long())
+    outputs = {"encoder_outputs": memory, "alignments": alignments, "logits": logits}
+    return sequence_loss(logits, target_output.long(), target_weights), outputs
+
+
 def clip_gradients(parameters, max_norm):
     """By the global norm, with no epsilon in it."""
     gradients = [p.grad for p in parameters if p.grad is not None]
@@ -103,12 +109,11 @@ def scheduler(optimizer):
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + 0.4 * step))
 
 
-def step(model, optimizer, scheduler, source, source_length, target_input, target_output, target_weights):
+def step(model, optimizer, scheduler, **batch):
     optimizer.zero_grad()
-    memory, alignments, logits = model(source.long(), source_length.long(), target_input.long())
-    loss = sequence_loss(logits, target_output.long(), target_weights)
-    loss.backward()
+    total, outputs = loss(model, **batch)
+    total.backward()
     clip_gradients(model.parameters(), max_norm=1.0)
     optimizer.step()
     scheduler.step()
-    return loss, {"encoder_outputs": memory, "alignments": alignments, "logits": logits}
+    return total, outputs
