@@ -320,6 +320,8 @@ class TensorFile(object):
       DamagedError: it has a checksum, and is not what was written.
     """
 
+    _following: Optional[Following] = None  # of what is read from memory or made again nothing is checked
+
     def __init__(
         self,
         path: "Union[str, os.PathLike[str]]",
