@@ -71,7 +71,7 @@ def test_a_run_that_is_interrupted_says_so_and_leaves_nothing(running, number):
     assert len(processes_with(mark)) >= 6  # this one, three sides, two ranks
     process.send_signal(number)
     printed, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
+    assert process.returncode == 130, (printed[-1500:], errors[-3000:])
     assert printed == ""
     assert errors.splitlines() == [
         "parity: stopped before there was a verdict; every process of the run has been ended. Run it again.",
