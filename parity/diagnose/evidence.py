@@ -212,6 +212,10 @@ class Evidence:
         keys = [key for key, _ in self.join.ordered(self.reference.step(step).names()) if key.quantity == quantity]
         return sorted({key.tower for key in keys}, key=tower_order)
 
+    def tower_of(self, first: FirstDifference) -> str:
+        """Returns the tower that differs first: the first one of what is of none, as a statistic, or of all, as a metric."""
+        return first.tower or next(iter(self.tower_names(first.check.step, "loss")), "")
+
     def slots(self, step: int) -> list[str]:
         """Returns the names of the reference's slots."""
 

@@ -117,10 +117,11 @@ def diagnose_case(case: Case, again: Rerun, rejudged: Rejudged) -> tuple[Level, 
     located, notes = outliving(lambda: locate_first(first, again, recorded.join, evidence.reference))
     level = level.with_notes(*notes)
     losses = [part.loss for part in case.optimizers.values() if part.loss]
-    placed = place_at_own_loss(level, losses, evidence)
-    at_own_loss = None
-    if placed is not level:
-        own = placed.first_difference
+    # A gradient of a loss that another optimizer minimises follows from that loss, if it differs.
+    placed, notes = outliving(lambda: place_at_own_loss(level, losses, evidence))
+    level = level.with_notes(*notes)
+    own, at_own_loss = placed.first_difference if placed is not None else first, None
+    if own is not first:
         at_own_loss, notes = outliving(lambda: locate_first(own, again, recorded.join, evidence.reference))
         level = level.with_notes(*notes)
     # The order matters. Recomputing a layer first, for it is exact and needs no run of a side; then experiments; what
@@ -128,7 +129,7 @@ def diagnose_case(case: Case, again: Rerun, rejudged: Rejudged) -> tuple[Level, 
     stages: list[Callable[[Level], Level]] = [
         lambda level: replace(level, causes=with_causes_at(located, evidence, level.causes)),
         lambda level: with_experiments(level, first, again, evidence, located),
-        lambda level: place_at_own_loss(level, losses, evidence),
+        lambda level: replace(level, first_difference=own),
         lambda level: _with_causes_at_own_loss(level, at_own_loss, evidence),
         # A cut the port shows by itself, `detach`; then one that only the reference has.
         lambda level: with_cut(level, again, evidence),

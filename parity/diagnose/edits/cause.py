@@ -152,20 +152,20 @@ def _behind_all_met(hit: Hit, reference: Side, candidate: Side) -> bool:
     return any(_takes_one_of(candidate.passed, each, kind, taken) for each in later - hit.met.keys())
 
 
-def is_done_later(reference: Pass, number: int, candidate: Pass, other: int) -> bool:
+def is_done_later(reference: Pass, number: int, candidate: Pass, in_its_place: int) -> bool:
     """Returns whether a port does a sum or a product of the reference right behind the op that it has in its place.
 
     Args:
       reference: its pass.
       number: of the sum or product.
       candidate: the port's pass.
-      other: number of its op in that place.
+      in_its_place: number of the port's op.
     """
     kind = plain(reference.ops[number].kind)
     if kind not in TURNED_ROUND:
         return False
     taken = _operands(reference, number)
-    return any(_takes_one_of(candidate, each, kind, taken) for each in readers(candidate.ops)[other])
+    return any(_takes_one_of(candidate, each, kind, taken) for each in readers(candidate.ops)[in_its_place])
 
 
 def _takes_one_of(passed: Pass, number: int, kind: str, values: Sequence[Array]) -> bool:

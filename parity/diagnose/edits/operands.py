@@ -142,7 +142,7 @@ def _spread(value: Array | None, shape: tuple[int, ...]) -> Array | None:
     """An output in a shape that it has, or is broadcast to with as many axes, as a mask of keys is over all queries."""
     if value is None or value.ndim != len(shape):
         return None
-    if any(own not in (1, one) for own, one in zip(value.shape, shape, strict=True)):
+    if any(length not in (1, wanted) for length, wanted in zip(value.shape, shape, strict=True)):
         return None
     return np.broadcast_to(value, shape)
 
@@ -276,16 +276,16 @@ def _arrays(at: At) -> Iterator[Edit]:
                 yield from at.edit(at.instead(place, value.reshape(own.shape)), cause, *words)
 
 
-def _of_weights(at: At, place: int, other: Array) -> str:
+def _of_weights(at: At, place: int, theirs: Array) -> str:
     """The cause where both sides take the same weights otherwise; "" where nothing shows it."""
     own, alone = at.taken[place].value, [n for n, each in enumerate(at.taken) if each.source is None]
     # All that the op takes from no other op is what it has of weights.
     if not at.run.ops[at.number].weights or alone != [place] or len(np.unique(own)) < LEAST_NUMBERS:
         return ""
-    if _same_numbers(own, other):
+    if _same_numbers(own, theirs):
         return "moved_values"
     # A table that is looked up in by positions: all that either side has is of it, to the last bit.
-    return "other_rows" if np.isin(other, own).all() else ""
+    return "other_rows" if np.isin(theirs, own).all() else ""
 
 
 def power_between(own: Array, other: Array) -> float | None:

@@ -85,13 +85,15 @@ def cause_of_mask(place: Location) -> Cause | None:
     return None
 
 
-def _same_places(own: Array, other: Array) -> bool:
+def _same_places(reference: Array, candidate: Array) -> bool:
     """Whether two masks leave out the same places.
 
     In one shape as they stand: along the queries in place of the keys is another mask. In another shape under some order of
     axes, for the port may have its own.
     """
-    return bool(np.array_equal(own, other)) if own.shape == other.shape else same_in_some_layout(own, other, CLOSE)
+    if reference.shape == candidate.shape:
+        return bool(np.array_equal(reference, candidate))
+    return same_in_some_layout(reference, candidate, CLOSE)
 
 
 def _masking(passed: Pass, start: int | None) -> Iterator[Masking]:

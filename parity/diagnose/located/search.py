@@ -7,34 +7,26 @@ import numpy as np
 
 from parity.diagnose import Evidence, find_causes
 from parity.diagnose.catalogue import Trait, build_cause, causes_with, is_exact, is_place_only
-from parity.diagnose.detectors.aggregation import loss_scale
 from parity.diagnose.edits.cause import is_done_later
-from parity.diagnose.evidence import CLOSE_OUTPUT, is_close
 from parity.diagnose.fitting import MOST_BY_ROUNDING
 from parity.diagnose.layers.layer import extra_op, other_rule
-from parity.diagnose.layers.loss import Loss, is_a_count, other_loss
-from parity.diagnose.layers.loss_sums import linear_in, otherwise, sums_of, unexplained
-from parity.diagnose.layers.loss_terms import other_terms
 from parity.diagnose.layers.products import Product, other_product
 from parity.diagnose.layers.recurrent import other_last, other_recurrence
 from parity.diagnose.layers.rules import Layer
 from parity.diagnose.layers.windows import Windows, goes_in, other_windows
-from parity.diagnose.located.losses import boundary
+from parity.diagnose.located.loss_causes import causes_of_loss, feeds_of
 from parity.diagnose.located.masks import cause_of_mask
 from parity.diagnose.located.moved import cause_of_moves
 from parity.diagnose.located.op_inputs import cause_of_input, cause_of_weights
-from parity.diagnose.located.ops import cause_at_op, cause_by_one_change, scale_of_loss
+from parity.diagnose.located.ops import cause_at_op, cause_by_one_change
 from parity.diagnose.located.other_rules import cause_by_other_ways
 from parity.diagnose.located.recurrent import recurrent_layers
 from parity.diagnose.search import follows, told_of
 from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.locate import Location
-from parity.locate.downstream import losses_of
 from parity.locate.layer_names import layer_names
 from parity.locate.located import Located
-from parity.locate.matching import alike, reach, tolerance_for
-from parity.trace import parse_key
 from parity.trace.arrays import Array
 
 LOSSES = frozenset(["loss", "metric"])
@@ -116,7 +108,7 @@ def _causes_of(located: Located | None, evidence: Evidence, known: Sequence[Caus
         proven, rest = _causes_at(located, evidence)
     # Behind all layers it is the loss: its terms are computed again from what goes into it.
     if located is not None and not located.place.layer and not proven and not rest:
-        proven = _causes_of_loss(located, evidence, fitting(known, located))
+        proven = causes_of_loss(located, evidence, fitting(known, located))
     of_loss = [cause for cause in fitting(known, located) if is_exact(cause.name)]
     if located is not None and not proven and (located.place.layer or not of_loss):
         proven, rest = behind_layers(_by_one_change(located), [*rest, *fitting(known, located)])
@@ -170,7 +162,7 @@ def _causes_of_inputs(located: Located | None, evidence: Evidence) -> list[Cause
     """What the port does to an input where it reads it."""
     if located is None or located.first.check.note:
         return []
-    cause = cause_of_input(located.place, list(_feeds(located.first, evidence)))
+    cause = cause_of_input(located.place, list(feeds_of(located.first, evidence)))
     return [told_of(located.first, cause)] if cause is not None else []
 
 
@@ -189,86 +181,12 @@ def _causes_of_steps(located: Located | None, evidence: Evidence) -> list[Cause]
     if located is None or not located.place.layer:  # behind all layers: they are right
         return []
     first = located.first
-    tower = first.tower or next(iter(evidence.tower_names(first.check.step, "loss")), "")
+    tower = evidence.tower_of(first)
     for layer in recurrent_layers(located.place, evidence, first.check.step, tower):
         cause = other_recurrence(layer) or other_last(layer)
         if cause is not None:
             return [told_of(first, cause)]
     return []
-
-
-def _causes_of_loss(located: Located, evidence: Evidence, known: Sequence[Cause]) -> list[Cause]:
-    losses = _losses(located, evidence)
-    if losses is None:
-        return []
-    given, cause = _loss(located, evidence)._replace(reference=losses[0], candidate=losses[1]), None
-    tries, reduced = [given], list[Array]()
-    if located.passes is not None:
-        one, other = located.passes
-        # The nearer the losses, the nearer numbers have to be to count as the same: else the wrong term counts as
-        # right.
-        reached = reach(one, other, tolerance_for(abs(losses[1] / losses[0] - 1.0)))
-        outputs, data = boundary(one, other, reached, losses)
-        given = given._replace(outputs={**given.outputs, **outputs}, feeds={**given.feeds, **data})
-        sums = sums_of(one, other, reached, losses)
-        cause = other_terms(sums) if sums is not None else None
-        if sums is not None:
-            given = given._replace(linear=_named(linear_in(sums, one, other), given.outputs))
-            reduced = [sums.reference[key].value for key in otherwise(sums)]
-        rest = unexplained(sums) if sums is not None else None
-        tries = [given._replace(**rest._asdict()), given] if rest is not None else [given]
-    if cause is None and not known:
-        cause = next((found for each in tries if (found := other_loss(each)) is not None), None)
-    # A factor of all losses has two readings: another count of what is averaged, or the loss itself multiplied.
-    factors = bool(known) and known[0].name in causes_with(Trait.FACTOR_OF_LOSSES)
-    if factors and (cause is None or not is_a_count(given, losses, evidence.towers, reduced)):
-        cause = _scale(located, losses)  # all losses are off by one number: that says it shorter than any term does
-    return [told_of(located.first, cause)] if cause is not None else []
-
-
-def _scale(located: Located, losses: tuple[float, float]) -> Cause | None:
-    """The loss scale that the port's loss is multiplied by."""
-    scale = scale_of_loss(located.place)
-    if scale is None or not is_close(losses[1] / losses[0], scale):
-        return None
-    line = located.place.port.line if located.place.port is not None else None
-    where = f" at {line.alone}" if line is not None else ""
-    return loss_scale(scale, f"the port's loss is the reference's, multiplied by {scale:g} in the end{where}")
-
-
-def _named(values: Sequence[Array], outputs: Mapping[str, Array]) -> frozenset[str]:
-    """The names of the outputs that hold some values, in any order."""
-    ordered = [np.sort(value, axis=None) for value in values]
-    return frozenset(
-        name
-        for name, output in outputs.items()
-        if any(each.size == output.size and alike(np.sort(output, axis=None), each, CLOSE_OUTPUT) for each in ordered)
-    )
-
-
-def _losses(located: Located, evidence: Evidence) -> tuple[float, float] | None:
-    """The losses of both sides, or the one of several that differs."""
-    first = located.first
-    # A metric is recorded of all towers together, and the passes end at what it is of this one.
-    if parse_key(first.check.key).quantity == "metric":
-        ends = [passed.value(losses_of(passed.ops)[-1]) for passed in located.place.passes]
-        one, other = (None if each is None or each.size != 1 else float(each.reshape(())) for each in ends)
-        return (one, other) if one and other is not None else None
-    pairs = list(evidence.pairs(first.check.step, "loss", "", first.tower))
-    own = [each for each in pairs if first.quantity == "loss" and each[0] == first.name] or pairs[:1]
-    return next(((float(one), float(other)) for _, one, other in own if one.size == 1 and one.any()), None)
-
-
-def _loss(located: Located, evidence: Evidence) -> Loss:
-    return Loss(located.place.inputs, _feeds(located.first, evidence), 0.0, 0.0, evidence.close_losses)
-
-
-def _feeds(first: FirstDifference, evidence: Evidence) -> dict[str, Array]:
-    """The inputs of the tower, by name."""
-    file = evidence.reference.step(first.check.step)
-    tower = first.tower or next(iter(evidence.tower_names(first.check.step, "loss")), "")
-    keys = {text: parse_key(text) for text in file.names()}
-    return {key.name: file.read(text) for text, key in keys.items() if (key.quantity, key.tower) == ("feed", tower)}
 
 
 def _causes_at(located: Located | None, evidence: Evidence) -> tuple[list[Cause], list[Cause]]:
