@@ -76,14 +76,6 @@ def test_of_a_loss_that_another_optimizer_minimises_the_ops_and_the_term_are_nam
     assert keys.count("metric/fooled") == 1
 
 
-def test_where_losses_are_optimizers_own_the_first_is_placed_at_its_line_all_the_same(tf2_sides):
-    case = load_case(CASES / "duel", steps=1)
-    changed = case.torch.model_copy(update={"loss": "model_torch:made_by_half"})
-    first = run_case(case.model_copy(update={"torch": changed}), tf2_sides, ("function",)).first_difference
-    assert first.check.key == "loss/0"
-    assert first.lines[1].text == "convinced = softplus(-0.5 * fake).mean()"
-
-
 @pytest.mark.parametrize(
     ("part", "text"),
     [

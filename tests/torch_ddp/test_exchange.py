@@ -150,7 +150,7 @@ def test_a_wrapper_of_the_ports_own_combines_whatever_the_case_says(two_ranks, s
         np.testing.assert_allclose(combined, (own + other) / divisor, rtol=1e-14)
 
 
-def two_losses(rank: Rank, sparse: bool) -> dict | None:
+def with_two_losses(rank: Rank, sparse: bool) -> Stepper:
     model = words_of(sparse)
     optimizer = like_tf.GradientDescent(model.table.parameters(), lr=0.1)
     described = {"name": "sgd", "learning_rate": 0.1, "names": ["head.weight"], "loss": "doubled"}
@@ -161,7 +161,26 @@ def two_losses(rank: Rank, sparse: bool) -> dict | None:
 
     wrapper = DistributedDataParallel(model)
     parts = [Part("second", described, model)]
-    return Stepper(model, both, optimizer, rank, parts=parts, wrapper=wrapper).step(BATCH)
+    return Stepper(model, both, optimizer, rank, parts=parts, wrapper=wrapper)
+
+
+def two_losses(rank: Rank, sparse: bool) -> dict | None:
+    return with_two_losses(rank, sparse).step(BATCH)
+
+
+def ends_of_passes(rank: Rank) -> list:
+    """The last op of the passes that end at either loss, whether it is marked alone, and what it gives."""
+    found = []
+    for name in ("", "doubled"):
+        passed = with_two_losses(rank, False).forward(BATCH, ends_at=name)
+        marked = [number for number, (op, _) in enumerate(passed) if op.attributes.get("loss")]
+        found.append((marked == [len(passed) - 1], float(passed[-1][1])))
+    return found
+
+
+def test_the_pass_of_one_of_several_losses_ends_there(two_ranks):
+    for (of_loss, value), (of_other, doubled) in two_ranks.run(ends_of_passes):
+        assert of_loss and of_other and doubled == pytest.approx(2 * value)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -166,10 +166,12 @@ class ForwardWatch(TorchFunctionMode):
         return self._ended
 
     def ends_at(self, output: Tensor) -> None:
-        """Has what is kept end at an output in place of the loss: the op that gives it is marked, and the loss's is not."""
+        """Has what is kept end at an output in place of the loss: the op that gives it is the last, and marked alone."""
         numbers = self._source(output).numbers[-1:]
         if not numbers or numbers[0] >= len(self.passed):
             return  # of an earlier micro-batch, or of weights alone
+        # Nothing behind it is of its pass: where no backward pass begins, all that an update does is.
+        del self.passed[numbers[0] + 1 :]
         for number, (op, value) in enumerate(self.passed):
             kept = {name: each for name, each in op.attributes.items() if name != LOSS}
             marked = {LOSS: True} if number == numbers[0] else {}

@@ -41,11 +41,3 @@ def fooled_by_half(model, noise, points):
     made, real, fake = model(noise, points)
     fooled = softplus(-real).mean() + 0.5 * softplus(fake).mean()
     return softplus(-fake).mean(), {"made": made, "fooled": fooled}
-
-
-def made_by_half(model, noise, points):
-    """Takes half of what is said of made points for the generator."""
-    made, real, fake = model(noise, points)
-    fooled = softplus(-real).mean() + softplus(fake).mean()
-    convinced = softplus(-0.5 * fake).mean()
-    return convinced, {"made": made, "fooled": fooled}
