@@ -3,9 +3,11 @@
 import hashlib
 import importlib
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -63,3 +65,9 @@ def test_a_training_interrupted_in_four_ways_ends_as_one_that_was_not():
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 moments: 4 hold; trainings with other bits at their end: 0" in done.stdout
+
+
+def test_a_training_that_ended_before_its_moment_is_no_moment(faults, tmp_path, monkeypatch):
+    ended = SimpleNamespace(process=SimpleNamespace(poll=lambda: 0), starts=faults.Starts(), begun=0.0, within=0.0)
+    monkeypatch.setattr(faults, "Training", lambda *asked: ended)
+    assert faults.interrupt("SIGTERM", tmp_path, tmp_path / "out", random.Random(1), faults.Starts()) is None

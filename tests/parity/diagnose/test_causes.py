@@ -1,12 +1,15 @@
 """Hypotheses on arrays: what they read off them, and what they leave alone."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from parity.diagnose.detectors.clipping import by_value, how
+from parity.diagnose.detectors.forward import activation_function
 from parity.diagnose.interventions import ahead_of
 from parity.diagnose.interventions.solve import _root
-from parity.judge import Cause
+from parity.judge import Cause, Check, FirstDifference
 
 RANDOM = np.random.default_rng(0)
 GRADIENTS = [RANDOM.standard_normal((4, 3)), 0.1 * RANDOM.standard_normal(5)]
@@ -73,3 +76,17 @@ def test_no_number_is_found_where_none_undoes_the_difference():
     weights = np.array([1.0, 2.0, -3.0])
     assert _root(lambda x: weights * (1 + x) - np.array([1.0, 2.0, 3.0]), 1e-12) is None
     assert _root(lambda x: weights * 0.0 + 1.0, 1e-12) is None
+
+
+def test_a_function_whose_output_hardly_varies_is_near_to_all_that_is_small():
+    """Zeros are 2% of 1,500 away from 15: that is no ReLU."""
+    large, small = -1500.0 + RANDOM.normal(size=10), 15.0 + RANDOM.normal(size=10)
+    check = Check("lockstep", 0, "act/0/sum", "different", 1500.0, 1e-9)
+    first = FirstDifference(check, "act", "sum", "0", None)
+
+    def cause(*sides):
+        return activation_function(first, SimpleNamespace(pairs=lambda *asked: [("sum", *sides)]))
+
+    assert cause(large, small) is None
+    mixed = RANDOM.normal(size=40)
+    assert "ReLU of what no activation was applied to" in cause(mixed, np.maximum(mixed, 0.0)).evidence

@@ -220,3 +220,12 @@ def test_labels_that_are_flattened_in_another_order_than_the_output_are_named():
     # Both outputs are there: that of the port, and the graph's, whose rows stand in another order.
     cause = other_loss(loss(of(rows), of(turned), port=turned, graph=rows))
     assert cause.name == "moved_values"
+
+
+def test_two_ways_to_smooth_labels_are_no_form_of_a_loss_whose_other_terms_are_not_seen():
+    """They differ by a tenth of what an output is times 1 less the labels, and so do others: a factor that lacks."""
+    x, y = RANDOM.normal(size=(4, 6)), RANDOM.random((4, 6))
+    apart = 0.1 * (x * (1 - y)).sum()
+    assert other_loss(Loss({"x": x}, {"y": y}, 12.34, 12.34 + apart, 1e-9)) is None
+    smoothed = (0.1 * x * (y - 0.5)).sum()  # of labels as they are and smoothed by 0.1
+    assert other_loss(Loss({"x": x}, {"y": y}, 12.34, 12.34 + smoothed, 1e-9)).name == "cross_entropy"

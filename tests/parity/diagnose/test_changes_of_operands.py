@@ -320,3 +320,27 @@ def test_what_is_broadcast_to_the_shape_of_an_input_may_stand_in_its_place():
     (found,) = [each for each in changes(operand_edits, side, 3, choices=[1]) if "leaves" in each.changed]
     assert (found.name, found.changed) == ("op_left_out", "leaves add out")
     np.testing.assert_allclose(found.value, H - row)
+
+
+def test_a_function_too_many_in_front_of_a_loss_is_a_cross_entropy_of_probabilities_or_another_loss():
+    side = passed(FED, ("Square", [0], H**2))
+    names = {each.changed: each.name for each in followed(RecomputedPass(side), 1, NOTHING._replace(of_loss=True))}
+    assert names["takes softmax of it"] == names["takes sigmoid of it"] == "cross_entropy"
+    assert names["takes tanh of it"] == "loss_function"
+
+
+@pytest.mark.parametrize(("of_it", "name"), [(True, "activation_function"), (False, "gate_halves")])
+def test_the_two_sides_of_an_activation_are_no_halves_of_a_gate(of_it, name):
+    """A share of what it is made of, as Swish and Dice take it, or a gate between that and another output."""
+    share, other = 1 / (1 + np.exp(-H)), H if of_it else Y @ W
+    side = passed(
+        FED,
+        ("MatMul", [Y, W], Y @ W),
+        ("Sigmoid", [0], share),
+        ("Mul", [2, 0], share * H),
+        ("Sub", [1.0, 2], 1 - share),
+        ("Mul", [4, 0 if of_it else 1], (1 - share) * other),
+        ("AddV2", [3, 5], share * H + (1 - share) * other),
+    )
+    (found,) = [each for each in followed(RecomputedPass(side), 2, NOTHING) if each.changed == "takes 1 less it"]
+    assert found.name == name

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from support.made_passes import passed
 
+from parity.diagnose.edits.cause import is_done_later
 from parity.diagnose.edits.edit import Near
 from parity.diagnose.edits.operands import operand_edits, power_between
 from parity.diagnose.edits.search import repaired
@@ -824,3 +825,11 @@ def test_a_function_that_is_left_out_behind_all_layers_is_another_loss(of_loss, 
     one, other = net(("Square", [0], H**2)), net()
     named = cause(one, other, of_loss)
     assert named.name == name and "leaves square out" in named.title
+
+
+def test_a_sum_that_the_port_does_behind_a_function_is_done_later():
+    behind = net(("AddV2", [0, X], H + X), ("Relu", [1], np.maximum(H + X, 0)))
+    before = net(("relu", [0], np.maximum(H, 0)), ("add", [1, X], np.maximum(H, 0) + X))
+    other = net(("relu", [0], np.maximum(H, 0)), ("add", [1, Y], np.maximum(H, 0) + Y))
+    assert is_done_later(behind, 1, before, 1) and not is_done_later(behind, 1, other, 1)
+    assert not is_done_later(behind, 2, before, 1), "no sum and no product"

@@ -73,3 +73,21 @@ def test_another_first_difference_behind_rounding_is_the_one_that_is_told():
     assert judged.first_difference.check.key == "var/w" and judged.notes[0].startswith(
         "up to float32 hyper-parameters: "
     )
+
+
+def test_a_port_that_differs_sooner_once_it_is_rounded_is_judged_as_it_is():
+    """As beside a graph that multiplies by Python's numbers, none of which it rounds."""
+
+    def judged(slot, weight):
+        checks = [
+            Check("lockstep", 0, key, verdict, 0.1, 1e-12, 1.0, 1.0)
+            for key, verdict in (("slot/m/w", slot), ("var/w", weight))
+        ]
+        first = next(each for each in checks if each.verdict == "different")
+        key = first.key.split("/")
+        return Level("function", "different", "", checks, FirstDifference(first, key[0], key[-1], "", None))
+
+    as_it_is, sooner = judged("same", "different"), judged("different", "different")
+    assert set_aside_rounding("own", as_it_is, lambda: ("rounded", sooner), True) == ("own", as_it_is)
+    recorded, told = set_aside_rounding("own", sooner, lambda: ("rounded", as_it_is), True)
+    assert recorded == "rounded" and told.first_difference.check.key == "var/w"
