@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.edits.edit import EDITED_ACTIVATIONS, OTHER_OPERATION, Edit
+from parity.diagnose.edits.edit import EDITED_ACTIVATIONS, OTHER_OPERATION, Edit, is_loss
 from parity.diagnose.edits.masks import FILLING
 from parity.diagnose.edits.side import Hit, Side, kinds_of
 from parity.diagnose.evidence import CLOSE
@@ -76,6 +76,10 @@ def _cause(hit: Hit, reference: Side, candidate: Side, turned: bool, of_loss: bo
         )
     if edit.name in ("op_left_out", "activation_function") and _later(edit, candidate):
         return build_cause(OTHER_OPERATION, "later", evidence=evidence, dropped=edit.dropped, **at)
+    # What one function of torch's computes whole has no op less, but other arguments: a margin, a reduction.
+    if of_loss and edit.name == "op_left_out" and candidate.start is not None:
+        whole = is_loss(candidate.passed.ops[candidate.start].kind)
+        edit = edit._replace(name="loss_function" if whole else edit.name)
     there, here = (edit.as_is, edit.changed) if turned else (edit.changed, edit.as_is)
     lacking = None if turned else _lacking(edit, reference, candidate)
     return build_cause(edit.name, "one change", evidence=evidence, op=lacking, there=there, here=here, **at)

@@ -55,7 +55,7 @@ class Near(NamedTuple):
       numbers: constants, of the other side and such as people take.
       arrays: inputs of this side, each with its name, and then constants of the other, with "".
       choices: numbers of ops of this side whose output may be taken in place of another.
-      fed: what the other side's ops take there.
+      fed: what the other side's ops take there: the kind of op, and what it takes.
       right: numbers of ops of this side whose output the other side has too.
       of_loss: whether it is behind all layers.
     """
@@ -64,7 +64,7 @@ class Near(NamedTuple):
     numbers: Sequence[float]
     arrays: Sequence[tuple[str, Array]]
     choices: Sequence[int]
-    fed: Sequence[Array]
+    fed: Sequence[tuple[str, Array]]
     right: Collection[int]
     of_loss: bool
 
@@ -110,6 +110,16 @@ def name_without(kinds: Collection[str], of_loss: bool = False) -> str:
     if of_loss and kinds and UNARY.keys() >= set(kinds):
         return "loss_function"
     return "activation_function" if kinds and not of_loss and ACTIVATIONS_LEFT_OUT.issuperset(kinds) else "op_left_out"
+
+
+def is_loss(kind: str) -> bool:
+    """Returns whether an op computes a loss function, as one that takes what is given and what it should be.
+
+    Args:
+      kind: of the op, as `plain` has it or as it was recorded.
+    """
+    name = kind.partition(" ")[0].lower()
+    return name.endswith("_loss") or "cross_entropy" in name or "crossentropy" in name
 
 
 def functions_of(x: Array, near: Collection[str]) -> Iterator[tuple[str, Array]]:

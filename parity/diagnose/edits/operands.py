@@ -14,6 +14,7 @@ from parity.diagnose.edits.edit import (
     adds_up,
     at_number,
     functions_of,
+    is_loss,
     is_mask,
     line_of,
     name_without,
@@ -208,12 +209,7 @@ def _moved(at: At) -> Iterator[Edit]:
         if not masked and (own.dtype.kind != "f" or different_numbers(own) < FEWEST_MOVED):
             continue
         here = origin(at.run, each)
-        if masked:
-            name, words = "mask", (f"takes the mask of {here}", "takes another mask")
-        else:
-            name = "moved_values"
-            words = f"takes what {here} gives for {at.kind} as it stands", "takes the same numbers in other places"
-        for other in at.near.fed:
+        for taker, other in at.near.fed:
             if other.size != own.size or other.ndim > MOST_ALIGNED or other.dtype.kind != own.dtype.kind:
                 continue
             if not (_masks_by_the_same_numbers(own, other) if masked else _same_numbers(own, other)):
@@ -222,19 +218,37 @@ def _moved(at: At) -> Iterator[Edit]:
             # elsewhere.
             for arranged in layouts(other, own.shape):
                 if not np.array_equal(arranged, own):
+                    name, *words = _of_moved(at.kind, own, arranged, here, taker if masked else None)
                     yield from at.edit(at.instead(place, arranged), name, *words)
             if not masked:
-                yield from _moved_for_all_readers(at, each.source, other, words)
+                yield from _moved_for_all_readers(at, each.source, other, here)
 
 
-def _moved_for_all_readers(at: At, source: int | None, other: Array, words: tuple[str, str]) -> Iterator[Edit]:
+def _of_moved(kind: str, own: Array, arranged: Array, here: str, masks_for: str | None) -> tuple[str, str, str]:
+    """The cause where what an op takes is exchanged for the same numbers in other places, and the words for both.
+
+    `masks_for` is the kind of op that takes two numbers as a mask on the other side, None where they are many.
+    """
+    # A loss function compares with what it is given: those two numbers are labels, and hide nothing.
+    if masks_for is not None and is_loss(masks_for):
+        return OTHER_OPERATION, f"takes the labels of {here}", "takes other labels"
+    if masks_for is not None:
+        return "mask", f"takes the mask of {here}", "takes another mask"
+    square = own.ndim > 1 and own.shape[-1] == own.shape[-2]
+    if square and np.array_equal(own.swapaxes(-1, -2), arranged):
+        return "transposed_product", f"takes what {here} gives for {kind} as it stands", "takes its transpose"
+    words = f"takes what {here} gives for {kind} as it stands", "takes the same numbers in other places"
+    return "moved_values", *words
+
+
+def _moved_for_all_readers(at: At, source: int | None, other: Array, here: str) -> Iterator[Edit]:
     """Yields the changes of an op's output to the same numbers in other places, for all that take it."""
     output = at.run.output(source) if source is not None and len(at.run.readers[source]) > 1 else None
     if source is None or output is None or output.size != other.size or output.ndim > MOST_ALIGNED:
         return
     for arranged in layouts(other, output.shape):
         if not np.array_equal(arranged, output):
-            yield Edit(source, arranged, "moved_values", *words)
+            yield Edit(source, arranged, *_of_moved(at.kind, output, arranged, here, None))
 
 
 def _masks_by_the_same_numbers(one: Array, other: Array) -> bool:

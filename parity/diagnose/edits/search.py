@@ -405,11 +405,11 @@ def _arrays(own: Side, other: Side) -> Iterator[tuple[str, Array]]:
                 yield "", value
 
 
-def _fed(side: Side) -> Iterator[Array]:
-    """Yields what a side's first ops take from others, where it parts."""
+def _fed(side: Side) -> Iterator[tuple[str, Array]]:
+    """Yields what a side's first ops take from others, where it parts, each with the kind of op."""
     ops, start = side.passed.ops, side.start if side.start is not None else 0
     for number in _behind(ops, start)[:MOST_OPS_WITH_OTHER_INPUTS]:
         for at, operand in enumerate(ops[number].operands):
             value = side.passed.operand(number, at) if operand.name not in ops[number].weights else None
             if value is not None and value.size > 1 and value.dtype.kind in "fb":
-                yield value
+                yield ops[number].kind, value

@@ -51,6 +51,7 @@ class Loss(NamedTuple):
       close: how near losses are that count as one, relative.
       shares: what both losses may be divided by: what a loss is multiplied by on both sides.
       linear: names of the outputs in which both losses are no more than sums.
+      crossed: whether a side calls it a cross entropy: without labels that is but a function of scores.
     """
 
     outputs: Mapping[str, Array]
@@ -60,6 +61,7 @@ class Loss(NamedTuple):
     close: float
     shares: tuple[float, ...] = (1.0,)
     linear: frozenset[str] = frozenset()
+    crossed: bool = True
 
 
 def is_a_count(loss: Loss, losses: tuple[float, float], towers: int, reduced: Sequence[Array] = ()) -> bool:
@@ -197,7 +199,7 @@ def _in_one_order(of: str) -> str:
 
 
 def _rules(loss: Loss) -> Iterator[_Rule]:
-    for form in forms(loss.outputs, loss.feeds, loss.linear):
+    for form in forms(loss.outputs, loss.feeds, loss.linear, loss.crossed):
         for over, way, value in _reduced(form, loss.feeds):
             if np.isfinite(value) and value:
                 yield _Rule(form.name, form.of, over, way, value, form.cross_entropy)

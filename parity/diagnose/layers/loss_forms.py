@@ -38,13 +38,16 @@ class Form(NamedTuple):
     cross_entropy: bool = False
 
 
-def forms(outputs: Mapping[str, Array], feeds: Mapping[str, Array], linear: Collection[str] = ()) -> Iterator[Form]:
+def forms(
+    outputs: Mapping[str, Array], feeds: Mapping[str, Array], linear: Collection[str] = (), crossed: bool = True
+) -> Iterator[Form]:
     """Yields the losses of examples that may be made of outputs and inputs.
 
     Args:
       outputs: dict of name to what layers give.
       feeds: dict of name to inputs, and what is made of inputs alone.
       linear: names of the outputs that nothing is made of but sums.
+      crossed: whether what is compared with one target for all is called a cross entropy.
     """
     nothing = np.zeros(0)
     for name, output in outputs.items():
@@ -55,7 +58,7 @@ def forms(outputs: Mapping[str, Array], feeds: Mapping[str, Array], linear: Coll
         if name in linear:
             continue
         if output.size > 1:
-            yield from _of_targets(name, output)
+            yield from _of_targets(name, output, crossed)
         for label, given in feeds.items():
             y = np.asarray(given)
             if y.dtype.kind in "iu":
@@ -190,13 +193,13 @@ def _of_difference(difference: Array) -> Iterator[tuple[str, Array]]:
     yield "the root of the squared difference and 1e-6", np.sqrt(difference**2 + 1e-6)
 
 
-def _of_targets(name: str, x: Array) -> Iterator[Form]:
+def _of_targets(name: str, x: Array, crossed: bool) -> Iterator[Form]:
     """Losses against one target for all: those of adversarial nets, and penalties."""
     nothing = np.zeros(0)
     for target in TARGETS:
-        crossed = _sigmoid_cross_entropy(x, np.full(x.shape, target))
-        yield Form(f"the sigmoid cross entropy against {target:g}", name, crossed, nothing, True)
-        yield Form(f"minus the sigmoid cross entropy against {target:g}", name, -crossed, nothing, True)
+        each = _sigmoid_cross_entropy(x, np.full(x.shape, target))
+        yield Form(f"the sigmoid cross entropy against {target:g}", name, each, nothing, crossed)
+        yield Form(f"minus the sigmoid cross entropy against {target:g}", name, -each, nothing, crossed)
         yield Form(f"the squared difference from {target:g}", name, (x - target) ** 2, nothing)
         yield Form(f"half the squared difference from {target:g}", name, (x - target) ** 2 / 2, nothing)
     for margin in MARGINS:

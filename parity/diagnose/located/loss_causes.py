@@ -11,7 +11,7 @@ from parity.diagnose.evidence import CLOSE_OUTPUT, is_close
 from parity.diagnose.layers.loss import Loss, is_a_count, other_loss
 from parity.diagnose.layers.loss_sums import linear_in, otherwise, sums_of, unexplained
 from parity.diagnose.layers.loss_terms import other_terms
-from parity.diagnose.located.losses import boundary
+from parity.diagnose.located.losses import boundary, is_cross_entropy
 from parity.diagnose.located.ops import scale_of_loss
 from parity.diagnose.search import told_of
 from parity.judge.result import Cause, FirstDifference
@@ -41,7 +41,8 @@ def causes_of_loss(located: Located, evidence: Evidence, known: Sequence[Cause])
         # right.
         reached = reach(one, other, tolerance_for(abs(losses[1] / losses[0] - 1.0)))
         outputs, data = boundary(one, other, reached, losses)
-        given = given._replace(outputs={**given.outputs, **outputs}, feeds={**given.feeds, **data})
+        crossed = any(is_cross_entropy(op) for passed in located.passes for op in passed.ops)
+        given = given._replace(outputs={**given.outputs, **outputs}, feeds={**given.feeds, **data}, crossed=crossed)
         sums = sums_of(one, other, reached, losses)
         cause = other_terms(sums) if sums is not None else None
         if sums is not None:

@@ -8,11 +8,14 @@ from parity.diagnose.layers.loss_sums import place_of
 from parity.judge.metrics import is_finite
 from parity.locate.downstream import active, behind_difference, upstream
 from parity.locate.matching import Pass, Reached
+from parity.trace import ForwardOp
 from parity.trace.arrays import Array
 
 MOST_OUTPUTS = 8  # of each side; for each, terms are fitted
 MOST_ELEMENTS_OF_OUTPUT = 2_000_000  # 16 MB of float64: a larger output is no logits
 STACKING = frozenset(["stack", "cat", "concat", "concatenate", "Pack", "ConcatV2"])
+# Names of the functions and classes of both sides, and of the scope that TensorFlow computes the sigmoid's in.
+CROSS_ENTROPIES = ("crossentropy", "bceloss", "bcewithlogits", "logisticloss", "nllloss")
 MOST_OPS_BEFORE = 2  # ops before those that are read: what a mask was picked from
 
 
@@ -40,6 +43,12 @@ def boundary(
         for number in sorted(used - of_weights, reverse=True):
             _add(data, passed, number, most * MOST_OUTPUTS)
     return outputs, data
+
+
+def is_cross_entropy(op: ForwardOp) -> bool:
+    """Returns whether an op is a part of what its source calls a cross entropy."""
+    said = f"{op.kind} {op.name} {op.line.text if op.line is not None else ''}".lower().replace("_", "")
+    return any(name in said for name in CROSS_ENTROPIES)
 
 
 def _add(found: dict[str, Array], passed: Pass, number: int, most: int) -> None:

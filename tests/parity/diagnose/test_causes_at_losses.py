@@ -117,9 +117,12 @@ def test_smoothing_of_the_real_examples_alone_is_told_from_none():
     def against(target):
         return np.log1p(np.exp(scores)).mean() - target * scores.mean()
 
-    cause = other_loss(Loss({"scores": scores}, {}, against(0.9), against(1.0), 1e-9))
+    loss = Loss({"scores": scores}, {}, against(0.9), against(1.0), 1e-9)
+    cause = other_loss(loss)
     assert cause.name == "cross_entropy"
     assert "against 1 in the candidate" in cause.title
+    # A softplus of scores is one in numbers, and nobody calls it so.
+    assert other_loss(loss._replace(crossed=False)).name == "loss_function"
 
 
 def test_the_weights_of_classes_and_what_is_ignored_are_told_apart():

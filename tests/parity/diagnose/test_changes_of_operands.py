@@ -216,16 +216,44 @@ def test_two_parts_of_one_call_are_exchanged_with_each_other():
 def test_the_same_numbers_in_other_places_are_taken_as_the_other_side_has_them():
     own = RANDOM.normal(size=(4, 4))
     side = passed(FED, ("Slice", [0], H[:4]), ("Mul", [1, own], H[:4] * own))
-    found = changes(moved_edits, side, 2, fed=[own.T, Y[:4], H[:4]])
-    assert {each.name for each in found} == {"moved_values"}
-    assert {each.changed for each in found} == {"takes the same numbers in other places"}
+    found = changes(moved_edits, side, 2, fed=[("mul", each) for each in (own.T, Y[:4], H[:4][::-1])])
+    assert {(each.name, each.changed) for each in found} == {("moved_values", "takes the same numbers in other places")}
     assert {each.as_is for each in found} == {"takes what model.py:2  line 1 gives for mul as it stands"}
-    assert any(np.allclose(each.value, H[:4].T * own) for each in found)
-    turned = changes(moved_edits, side, 2, fed=[H[:4].T.reshape(-1)])
+    assert any(np.allclose(each.value, H[:4][::-1] * own) for each in found)
+    turned = changes(moved_edits, side, 2, fed=[("mul", H[:4].T.reshape(-1))])
     assert any(np.allclose(each.value, H[:4].T * own) for each in turned)
-    assert changes(moved_edits, side, 2, fed=[H[:4] + 1e-6]) == [], "other numbers"
+    assert changes(moved_edits, side, 2, fed=[("mul", H[:4] + 1e-6)]) == [], "other numbers"
     named = passed(FED, ("Mul", [0, X], H * X))
-    assert changes(moved_edits, named, 1, fed=[X[::-1]]) == [], "a variable, which the map carries over"
+    assert changes(moved_edits, named, 1, fed=[("mul", X[::-1])]) == [], "a variable, which the map carries over"
+
+
+def test_a_matrix_that_goes_in_transposed_is_told_as_that():
+    side = passed(FED, ("Slice", [0], H[:4]), ("Mul", [1, W], H[:4] * W))
+    found = changes(moved_edits, side, 2, fed=[("mul", H[:4].T)])
+    assert ("transposed_product", "takes its transpose") in {(each.name, each.changed) for each in found}
+    wide = passed(FED, ("Mul", [0, X], H * X))
+    found = changes(moved_edits, wide, 1, fed=[("mul", H[::-1])])
+    assert {each.name for each in found} == {"moved_values"}, "no matrix whose transpose would fit in its place"
+
+
+MASK = np.array([[0.0, 1.0, 1.0, 0.0]] * 6) * (X > -9)
+OTHER = np.roll(MASK, 1, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("taker", "name", "changed"),
+    [
+        ("mul", "mask", "takes another mask"),
+        ("masked_fill", "mask", "takes another mask"),
+        ("binary_cross_entropy_with_logits of each", "other_operation", "takes other labels"),
+        ("mse_loss", "other_operation", "takes other labels"),
+        ("SigmoidCrossEntropyWithLogits", "other_operation", "takes other labels"),
+    ],
+)
+def test_two_numbers_that_a_loss_function_takes_are_labels_and_no_mask(taker, name, changed):
+    side = passed(FED, ("Cast", [MASK], MASK), ("Mul", [0, 1], H * MASK))
+    found = changes(moved_edits, side, 2, fed=[(taker, OTHER)])
+    assert {(each.name, each.changed) for each in found} == {(name, changed)}
 
 
 IMAGE, KERNEL = RANDOM.normal(size=(2, 6, 7, 4)), RANDOM.normal(size=(3, 2, 4, 5))

@@ -759,6 +759,16 @@ def test_what_is_subtracted_behind_a_factor_rather_than_in_front_of_it_is_not_le
     assert named.name == name and "does sub later than the reference" in named.title
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"), [("margin_ranking_loss", "loss_function"), ("relu", "op_left_out"), ("lossless", "op_left_out")]
+)
+def test_what_a_function_of_torchs_leaves_out_of_a_loss_is_an_argument_of_it(kind, name):
+    hinge, without = np.maximum(H + 0.5, 0.0), np.maximum(H, 0.0)
+    one = passed(("MatMul", [X, W], H), ("AddV2", [0, 0.5], H + 0.5), ("Relu", [1], hinge), ("Mean", [2], hinge.mean()))
+    other = passed(("mm", [X, W], H), (kind, [0], without), ("mean", [1], without.mean()))
+    assert cause(one, other, of_loss=True).name == name
+
+
 def test_a_sum_that_both_sides_have_behind_one_that_is_left_out_does_not_stand_for_it():
     def side(*, whole):
         ops, value = [("MatMul", [X, W], H)], H

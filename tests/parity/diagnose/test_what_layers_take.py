@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from parity.diagnose.located.losses import boundary
+from parity.diagnose.located.losses import boundary, is_cross_entropy
 from parity.diagnose.located.other_rules import cause_by_other_ways
 from parity.diagnose.located.recurrent import recurrent_layers, sequences_of, shared_scopes
 from parity.diagnose.ops.resize import resized
 from parity.locate import locate
 from parity.locate.matching import Pass, reach
-from parity.trace import ForwardOp, Operand
+from parity.trace import ForwardOp, Operand, SourceLine
 
 RANDOM = np.random.default_rng(41)
 
@@ -322,3 +322,19 @@ def test_channels_in_another_order_are_told_where_passes_part_but_not_of_what_ma
     place = parted(side(given, "MatMul"), side(given[..., [2, 0, 3, 1]], "linear"), weights)
     cause = cause_by_other_ways(place, weights, flattened)
     assert (cause is not None and cause.name == "channel_order") == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text", "crossed"),
+    [
+        ("tower_0/logistic_loss/mul", "Mul", "losses = of(labels, logits)", True),
+        ("loss", "SparseSoftmaxCrossEntropyWithLogits", "", True),
+        ("", "binary_cross_entropy_with_logits", "", True),
+        ("", "log1p", "return self.bce_loss(scores, real)", True),
+        ("tower_0/Softplus", "Softplus", "tf.nn.softplus(-(positive - negative))", False),
+        ("", "logsigmoid", "-F.logsigmoid(positive - negative).mean()", False),
+    ],
+)
+def test_what_a_source_calls_a_cross_entropy_is_one(name, kind, text, crossed):
+    line = SourceLine("model.py", 1, "tower", text)
+    assert is_cross_entropy(ForwardOp(name, kind, [], [], [], {}, line if text else None)) is crossed
