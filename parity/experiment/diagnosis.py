@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
 from parity.case import Case
 from parity.diagnose import Evidence, find_causes, find_further, first_in_lockstep
 from parity.diagnose.catalogue import is_place_only
@@ -37,7 +39,9 @@ def outliving(look: Callable[[], T]) -> tuple[T | None, list[str]]:
       Exception: what the search met, where the environment has `PARITY_DEBUG`.
     """
     try:
-        return look(), []
+        # What is tried in place of what was done may overflow, and then explains nothing: that is no news to users.
+        with np.errstate(all="ignore"):
+            return look(), []
     except SideFailed as error:
         if os.environ.get(DEBUG):
             raise

@@ -1,5 +1,6 @@
 """A search for causes that fails by its own fault costs the cause, not the verdict."""
 
+import numpy as np
 import pytest
 from support.tiny_case import BREAK, write_case
 
@@ -24,6 +25,14 @@ def test_what_a_search_finds_is_handed_on_and_what_it_meets_is_noted(monkeypatch
     monkeypatch.setenv(DEBUG, "1")
     with pytest.raises(IndexError):
         outliving(fail)
+
+
+def test_numbers_that_overflow_while_causes_are_looked_for_are_no_news():
+    # Warnings fail a test: numpy gives one for each of these elsewhere.
+    found, notes = outliving(lambda: float((np.full(3, 1e300) ** 2).sum() - np.full(3, np.inf).sum()))
+    assert np.isnan(found) and not notes
+    with pytest.warns(RuntimeWarning):
+        np.full(3, 1e300) ** 2
 
 
 def test_a_side_that_hangs_in_an_experiment_costs_the_causes_that_are_left(monkeypatch):
