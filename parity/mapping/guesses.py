@@ -15,7 +15,7 @@ from parity.mapping.similarity import Similarity, candidate_family, reference_fa
 from parity.mapping.transforms import parse_transform
 from parity.mapping.units import Unit
 from parity.mapping.variable_map import Pair
-from parity.mapping.variables import Variable
+from parity.mapping.variables import MappingError, Variable
 from parity.trace.arrays import Array
 
 BY_LIKENESS = "by similar name and shape"
@@ -43,6 +43,9 @@ EQUAL = 1e-6
 NEAR = 0.1
 # Of what numbers weigh: 0.2 for the farthest, less than a place of order. With 0.02, eight places, a test fails.
 UNEQUAL = 0.002
+# Variables of one shape, times the port's weights that they may become: each pair takes some hundred bytes, 2 GB in all, and
+# the assignment of 4,000 to 4,000 minutes.
+MOST_PAIRS = 16_000_000
 AHEAD = 1.0  # by so much a name must be ahead of the next for it to be what decided, of `NAME`: a quarter of its words
 
 # Variables that may become the same share one tuple that says so: what is asked of all of them is asked of it once.
@@ -334,6 +337,12 @@ class _Solver:
         return strange
 
     def _group(self, variables: list[Variable], units: list[Unit], similarity: Similarity) -> _Group:
+        if len(variables) * len(units) > MOST_PAIRS:
+            raise MappingError(
+                f"{variables[0].name} and {len(variables) - 1:,} more: expected at most {MOST_PAIRS:,} pairs of variables "
+                f"that may be the same by their shapes, got {len(variables):,} variables for {len(units):,} weights: write "
+                f"lines for most of them into [mapping]"
+            )
         roles = [self._meaning.reference[v.name].role for v in variables], [self._role[unit] for unit in units]
         stages = [_stage(*each) for each in zip(variables, roles[0], strict=True)]
         of_all = similarity([v.name for v in variables], [unit.label for unit in units])

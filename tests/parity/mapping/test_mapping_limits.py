@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from parity.mapping import MappingEntry, MappingError, Values, Variable, build_mapping, propose, proposed_toml
+from parity.mapping import MappingEntry, MappingError, Values, Variable, build_mapping, guesses, propose, proposed_toml
 from parity.mapping.by_gradients import Gradients, _choices, tied_values
 from parity.mapping.guesses import Guess
 from parity.mapping.similarity import words
@@ -179,3 +179,15 @@ def test_kernels_and_vectors_that_no_kernel_leads_are_tried_with_other_partners(
     draft = SimpleNamespace(guesses=[guess])
     expected = [("v", turned), *(("v", each) for each in units if leads)]
     assert list(_choices(draft)) == expected
+
+
+@pytest.mark.parametrize(
+    ("most", "told"),
+    [(36, "6 pairs that are no more than guessed"), (35, "at most 35 pairs .* got 6 variables for 6 weights: write")],
+)
+def test_more_pairs_than_memory_holds_are_refused_before_they_are_made(monkeypatch, most, told):
+    monkeypatch.setattr(guesses, "MOST_PAIRS", most)
+    reference = [Variable(f"layer{number}/kernel", (2, 2)) for number in range(6)]
+    candidate = [Variable(f"part{number}.weight", (2, 2)) for number in range(6)]
+    with pytest.raises(MappingError, match=told):
+        build_mapping(reference, candidate, {})
