@@ -49,6 +49,13 @@ ROWS: tuple[CauseInfo, ...] = (
         "another form of loss: margin, norm, beta, CTC's blank or lengths",
         {
             "form": Wording("the loss is {what}", "give the port the graph's loss"),
+            "labels": Wording(
+                (
+                    "the candidate's loss has other labels than the reference's: {one} counts where the reference has "
+                    "{other}, or the other way round"
+                ),
+                "give the loss the labels that the graph compares with",
+            ),
             "inverted": Wording(
                 "the labels are inverted in the candidate's loss: {names} count where they do not count in the reference's",
                 "compare with the labels as the graph does: what is 0 there is 1 here",

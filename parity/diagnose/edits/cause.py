@@ -16,7 +16,7 @@ from parity.judge.result import Cause
 from parity.locate.downstream import losses_of, readers, upstream
 from parity.locate.layouts import align
 from parity.locate.matching import Pass, alike
-from parity.trace import ForwardOp
+from parity.trace import ForwardOp, SourceLine
 from parity.trace.arrays import Array
 
 MOST_OPS_LEFT_FOR_LATER = 12  # ops behind the parting in which what is left out there may be done
@@ -109,12 +109,22 @@ def _lacking(edit: Edit, reference: Side, candidate: Side) -> int | None:
 def _ends_its_function(number: int, ops: Sequence[ForwardOp]) -> bool:
     """Whether an op of one input is called where that is made, and what takes its output in another function, or call."""
     op = ops[number]
-    lines = [ops[each].line for each in (number, *op.inputs)]
+    own, given = op.line, [ops[each].line for each in op.inputs]
     taking = [ops[each].line for each in readers(ops)[number]]
-    if len(op.inputs) != 1 or not taking or None in (*lines, *taking):
+    if own is None or len(given) != 1 or not taking or None in (*given, *taking):
         return False
-    own, given, *_ = [(line.file, line.function, line.callers) for line in lines if line is not None]
-    return own == given and own not in [(line.file, line.function, line.callers) for line in taking if line is not None]
+    return all(_is_called_in(each, own) for each in given) and not any(_is_called_in(each, own) for each in taking)
+
+
+def _is_called_in(line: SourceLine | None, other: SourceLine) -> bool:
+    """Whether a line is run in the call of a function in which another line is run, by itself or in what that calls."""
+    if line is None:
+        return False
+    frames = [(line.file, line.line, line.function, line.text), *line.callers]
+    return any(
+        (file, function, (*line.callers[depth:],)) == (other.file, other.function, (*other.callers,))
+        for depth, (file, _, function, _) in enumerate(frames)
+    )
 
 
 def _later(edit: Edit, side: Side) -> bool:

@@ -133,10 +133,18 @@ def _operands(at: At) -> Iterator[Edit]:
             if at.run.ops[at.number].weights and other in upstream(at.run.ops, [each.source]):
                 continue  # a layer less may be two layers that stand for each other
             # An input of data that nothing else reads is not used at all then.
-            unused = not at.run.ops[each.source].inputs and at.run.readers[each.source] == [at.number]
+            unused = at.run.readers[each.source] == [at.number] and _is_all_that_reads_its_data(at.run, each.source)
             here, there = origin(at.run, each), line_of(at.run, other)
             words = f"takes for {at.kind} what {here} gives", f"takes what is made at {there}"
             yield from at.edit(made, "input_ignored" if unused else at.by("loss_function", OTHER_OPERATION), *words)
+
+
+def _is_all_that_reads_its_data(run: RecomputedPass, number: int) -> bool:
+    """Whether an op is made of data alone, of which no other op is made."""
+    op = run.ops[number]
+    data = {each.name for each in op.operands if each.op is None and each.name}
+    read = (each.name for at, other in enumerate(run.ops) if at != number for each in other.operands)
+    return not op.inputs and data.isdisjoint(read)
 
 
 def _spread(value: Array | None, shape: tuple[int, ...]) -> Array | None:

@@ -127,5 +127,13 @@ def _unpadded(at: At) -> Array:
     data = at.taken[0]
     padding = data.source is not None and plain(at.run.ops[data.source].kind) in ZERO_PADDING
     taken = at.run.takes(data.source) if padding and data.source is not None else None
-    same_axes = taken is not None and taken[0].value.ndim == data.value.ndim
-    return np.asarray(taken[0].value if taken is not None and same_axes else data.value, np.float64)
+    padded = at.run.output(data.source) if taken is not None and data.source is not None else None
+    if taken is None or padded is None:
+        return np.asarray(data.value, np.float64)
+    if taken[0].value.ndim == data.value.ndim:
+        return np.asarray(taken[0].value, np.float64)
+    # A sequence is convolved as an image of one row: `tf.nn.conv1d` puts the axis in behind the padding.
+    for axis in range(data.value.ndim):
+        if data.value.ndim == padded.ndim + 1 and np.expand_dims(padded, axis).shape == data.value.shape:
+            return np.asarray(np.expand_dims(taken[0].value, axis), np.float64)
+    return np.asarray(data.value, np.float64)

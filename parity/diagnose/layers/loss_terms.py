@@ -55,6 +55,10 @@ def other_terms(sums: Sums) -> Cause | None:
     # What counts here does not count there, of every term: the mask of one side is the other's complement.
     if len(wrong) > 1 and all(_exchanged(sums.reference[key], sums.candidate[key]) for key in wrong):
         return _inverted(sums, wrong)
+    if len(wrong) == len((0, 1)) and all(
+        _parts(side[wrong[0]], side[wrong[1]]) for side in (sums.reference, sums.candidate)
+    ):
+        return _other_labels(sums, wrong)
     return _counted(sums, wrong[0]) if len(wrong) == 1 else _several(sums, wrong)
 
 
@@ -80,6 +84,24 @@ def _inverted(sums: Sums, keys: list[str]) -> Cause:
     names = " and ".join(sums.names[key] for key in keys[:MOST_TERMS_SHOWN])
     evidence = f"each number of the {len(keys)} terms counts on one side only, and that is the whole difference"
     return build_cause("loss_function", "inverted", evidence=evidence, names=names)
+
+
+def _parts(one: Term, other: Term) -> bool:
+    """Whether of two numbers of each example one side's loss counts one, as of log p and log(1 - p) what the label says."""
+    if one.counts.shape != other.counts.shape or one.counts.size < MOST_TERMS_SHOWN:
+        return False
+    held = one.counts != 0.0, other.counts != 0.0
+    return bool((held[0] != held[1]).all() and held[0].any() and held[1].any())
+
+
+def _other_labels(sums: Sums, keys: list[str]) -> Cause:
+    one, other = (sums.names[key] for key in keys)
+    mine, theirs = (int(np.count_nonzero(side[keys[0]].counts)) for side in (sums.reference, sums.candidate))
+    evidence = (
+        f"of {sums.reference[keys[0]].counts.size:,} examples {one} counts for {theirs:,} in the candidate and {mine:,} in "
+        f"the reference, {other} for all others: that is the whole difference"
+    )
+    return build_cause("loss_function", "labels", evidence=evidence, one=one, other=other)
 
 
 def _of_one_side(sums: Sums, left_out: list[str], added: list[str]) -> Cause | None:

@@ -62,6 +62,34 @@ def test_a_term_of_the_other_sign_is_named_where_another_is_computed_in_other_st
     assert "counts -1 times" in named.title
 
 
+def by_labels(labels):
+    """A mean of one term where a label is 1, and of another where it is 0."""
+    one, other = np.log(EACH + 2.0), np.log(EACH + 7.0)
+    parts = labels * one, (1.0 - labels) * other
+    return [
+        ("Log", [0], one),
+        ("Log", [0], other),
+        ("Mul", [2], parts[0]),
+        ("Mul", [3], parts[1]),
+        ("Add", [4, 5], sum(parts)),
+        ("Mean", [6], sum(parts).mean()),
+    ]
+
+
+def test_other_labels_are_no_other_reduction():
+    labels = (RANDOM.uniform(size=EACH.shape) > 0.5).astype(np.float64)
+    moved = labels.copy()
+    moved[0, :3] = 1.0 - moved[0, :3]
+    named = cause(by_labels(labels), by_labels(moved))
+    assert (named.name, "has other labels" in named.title) == ("loss_function", True)
+    # What counts in neither term is left out: a mask.
+    masked = by_labels(labels)
+    masked[2:4] = [(kind, at, value * MASK) for kind, at, value in masked[2:4]]
+    total = masked[2][2] + masked[3][2]
+    masked[4:] = [("Add", [4, 5], total), ("Mean", [6], total.mean())]
+    assert cause(by_labels(labels), masked).name == "loss_reduction"
+
+
 def test_labels_that_are_inverted_are_named_and_no_mask():
     near, far = (RANDOM.uniform(0.1, 2.0, size=8) for _ in range(2))
     labels = np.array([1.0, 0, 0, 1, 1, 0, 1, 0])

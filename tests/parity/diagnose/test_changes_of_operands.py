@@ -76,6 +76,9 @@ def test_another_output_of_the_same_shape_is_taken_instead():
     assert names == ["loss_function", "loss_function", "input_ignored"]
     read_twice = side._replace(ops=[*side.ops, side.ops[2]._replace(inputs=[1])])
     assert [each.name for each in changes(operand_edits, read_twice, 3, choices=[0, 1])][2] == "other_operation"
+    # What is made of an input in another op too is not left out of all that is computed.
+    again = side._replace(ops=[*side.ops, side.ops[1]])
+    assert [each.name for each in changes(operand_edits, again, 3, choices=[0, 1])][2] == "other_operation"
 
 
 def test_outputs_of_other_shapes_or_kinds_or_of_the_same_numbers_are_not_taken_instead():

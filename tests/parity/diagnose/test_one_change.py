@@ -434,6 +434,34 @@ def test_a_convolution_that_sees_other_pixels_is_told_by_its_padding_or_dilation
     assert named is not None and named.name == name and words in named.title
 
 
+SEQUENCE, FILTERS = RANDOM.normal(size=(3, 8, 4)), RANDOM.normal(size=(3, 4, 5))
+
+
+def of_sequence(of_torch, pads):
+    """A convolution of a fed sequence and a mean of its squares: a graph makes an image of one row of what it padded."""
+    made = convolved(SEQUENCE, FILTERS, [1], [pads], [1], 1)
+    if not of_torch:
+        rows = np.array([[0, 0], list(pads), [0, 0]])
+        image = np.pad(SEQUENCE, rows)[:, None]
+        settings = {"strides": [1, 1, 1, 1], "padding": "VALID", "dilations": [1, 1, 1, 1]}
+        first = [("Relu", [SEQUENCE + 9], SEQUENCE + 9), ("Sub", [0, 9.0], SEQUENCE)]
+        ops = [*first, ("Pad", [1, rows], image[:, 0]), ("Conv2D", [2, FILTERS[None]], made[:, None], settings)]
+        side = passed(*ops, ("Square", [3], made**2), ("Mean", [4], (made**2).mean()))
+        taken = side.operand
+        return side._replace(operand=lambda number, place: image if (number, place) == (3, 0) else taken(number, place))
+    given, output = np.moveaxis(SEQUENCE, -1, 1), np.moveaxis(made, -1, 1)
+    settings = {"3": [1], "4": [0], "5": [1], "6": 1}
+    first = [("relu", [given + 9], given + 9), ("sub", [0], given, {"1": 9.0})]
+    first.append(("pad", [1], np.pad(given, [(0, 0), (0, 0), pads]), {"1": list(pads)}))
+    last = ("conv1d without bias", [2, FILTERS.transpose(2, 1, 0)], output, settings)
+    return passed(*first, last, ("square", [3], output**2), ("mean", [4], (output**2).mean()))
+
+
+def test_a_sequence_that_is_padded_on_both_sides_rather_than_in_front_is_told_so():
+    named = cause(of_sequence(False, (2, 0)), of_sequence(True, (1, 1)))
+    assert named.name == "padding" and "the reference convolves with 0 and 0, 2 and 0 rows" in named.title
+
+
 def test_the_larger_of_two_tensors_is_computed_as_torch_names_it():
     np.testing.assert_array_equal(computed("max", [X, Y], {}), np.maximum(X, Y))
     np.testing.assert_array_equal(computed("min", [X, Y], {}), np.minimum(X, Y))
@@ -783,15 +811,30 @@ def test_a_sum_that_both_sides_have_behind_one_that_is_left_out_does_not_stand_f
     assert named.name == "op_left_out" and "later" not in named.title
 
 
+CALLED = ("model.py", 9, "tower", "x = dense(x)")
+
+
 @pytest.mark.parametrize(
-    ("function", "callers", "op"), [("tower", (), None), ("loss", (), 0), ("tower", ("other",), 0)]
+    ("function", "callers", "inside", "op"),
+    [
+        ("tower", (), (), None),
+        ("loss", (), (), 0),
+        ("tower", (("model.py", 9, "main", "tower(x)"),), (), 0),
+        ("loss", (), (CALLED,), 0),  # what gives it is made in a function that is called there
+        ("tower", (), (CALLED,), None),
+        ("dense", (CALLED,), (), None),  # and so is what takes it
+    ],
 )
-def test_a_function_that_is_left_out_at_the_end_of_another_is_lacking_behind_what_that_makes(function, callers, op):
+def test_a_function_that_is_left_out_at_the_end_of_another_is_lacking_behind_what_that_makes(
+    function, callers, inside, op
+):
     one = net(("Relu", [0], np.maximum(H, 0)))
     ops = [
         each._replace(line=each.line._replace(function=function, callers=callers)) if number > 1 else each
         for number, each in enumerate(one.ops)
     ]
+    if inside:
+        ops[0] = ops[0]._replace(line=ops[0].line._replace(function="dense", callers=inside))
     named = cause(one._replace(ops=ops), net())
     assert (named.name, named.op) == ("activation_function", op)
 
