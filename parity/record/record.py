@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -11,7 +10,6 @@ from pathlib import Path
 from parity.record.launch import Program
 from parity.record.merge import merge, read_ranks
 from parity.record.report import Report
-from parity.trace import SHADOW_FORWARD
 from parity.trace.writer import clear_trace
 from parity.worker.program_request import ProgramRequest
 from parity.worker.reaper import remove_folder, removed_when_killed
@@ -44,7 +42,6 @@ def record_program(
     """
     # At once, not when there is a new one: what this program leaves nobody is to take an older trace for.
     clear_trace(out)
-    shutil.rmtree(Path(out) / SHADOW_FORWARD, ignore_errors=True)
     # Beside the trace, for it may not fit elsewhere: it is what the trace is made of.
     parent = os.path.dirname(os.path.abspath(out))
     os.makedirs(parent, exist_ok=True)

@@ -12,11 +12,10 @@ from parity.trace.keys import trace_name
 from parity.trace.reader import Trace
 from parity.trace.safetensors import Path, write_json
 from parity.trace.source_line import SourceLine, line_of
-from parity.trace.writer import TraceWriter
+from parity.trace.writer import FORWARD_FILE, TraceWriter
 
 FORWARD_FORMAT = "tower-parity-forward"
 FORWARD_VERSION = 1
-FORWARD_FILE = "forward.json"
 OF_A_PASS = (FORWARD_FORMAT, FORWARD_VERSION)
 ADDED = ("lines", "operands", "laid_out")  # to the first version: of each op, in lists of their own
 MOST_BYTES = (

@@ -22,6 +22,7 @@ FORMAT_VERSION = 1
 TRACE_FILE = "trace.json"
 SHADOW = "shadow"
 SHADOW_FILE = "shadow.json"
+FORWARD_FILE = "forward.json"
 # Folders of the shadow. They are on disk in golden traces, so they keep their spelling while the symbols may change.
 SHADOW_FREE = "free"  # a free run in float64, which starts from the first recorded state alone
 SHADOW_SPREAD = "spread"  # how far one ulp of the first state carries in that run
@@ -200,7 +201,7 @@ def clear_trace(directory: str) -> None:
 # ".part" is what a writer left that was killed before its rename.
 _FILE_OF_A_TRACE = re.compile(
     r"(?:{}|(?:init|step-[0-9]{{6,}})\.safetensors)(?:(?:\.[0-9a-f]{{32}})?\.part)?".format(
-        "|".join(map(re.escape, (TRACE_FILE, GRAPH_FILE, SHADOW_FILE)))
+        "|".join(map(re.escape, (TRACE_FILE, GRAPH_FILE, SHADOW_FILE, FORWARD_FILE)))
     )
 )
 
@@ -218,7 +219,8 @@ def _remove_files(directory: str) -> None:
     for name in os.listdir(directory):
         path = os.path.join(directory, name)
         if os.path.isdir(path) and not os.path.islink(path):
-            if name == SHADOW and _is_trace(path):
+            # A trace of a port has its passes beside it, without a shadow around them.
+            if (name == SHADOW and _is_trace(path)) or name == SHADOW_FORWARD:
                 _remove_shadow(path)
         elif _FILE_OF_A_TRACE.fullmatch(name):
             os.remove(path)

@@ -86,3 +86,21 @@ def test_folders_that_are_no_shadow_and_links_stay(tmp_path):
     os.symlink(away, linked / "shadow", target_is_directory=True)
     clear_trace(str(linked))
     assert (linked / "shadow").is_symlink() and left(away) == ["init.safetensors", "trace.json"]
+
+
+@pytest.mark.parametrize("where", ["shadow/forward/main/3", "forward/main/0"])
+def test_recorded_passes_go_too_so_that_another_trace_can_be_written_there(tmp_path, where):
+    folder = trace_at(tmp_path / "t")
+    if where.startswith("shadow"):
+        trace_at(folder / "shadow")
+    trace_at(folder / where, "init.safetensors", "step-000003.safetensors", "forward.json", "forward.json.part")
+    clear_trace(str(folder))
+    assert left(folder) == []
+    clear_trace(str(folder))
+
+
+def test_a_folder_of_that_name_with_other_files_stays(tmp_path):
+    folder = trace_at(tmp_path / "t", "forward/")
+    (folder / "forward" / "notes.txt").write_text("x")
+    clear_trace(str(folder))
+    assert left(folder) == ["forward", "forward/notes.txt"]
