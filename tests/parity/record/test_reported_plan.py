@@ -49,6 +49,7 @@ def test_at_the_end_it_says_what_there_is_and_each_hazard(tmp_path, capsys):
 
 def test_where_nothing_was_recorded_it_says_what_was_looked_for(capsys):
     Report(None).nothing(Ranks(), 0)
-    line = capsys.readouterr().err
+    line, hint = capsys.readouterr().err.splitlines()
     assert line.startswith("record: expected a training step of every rank, got no optimizer's step in any process")
-    assert line.endswith("No trace was written.\n")
+    assert line.endswith("No trace was written.")
+    assert hint.endswith("a TensorFlow script stands there without it.")
