@@ -80,7 +80,9 @@ class Report:
         )
         _line(f"record: expected a training step of every rank, got {got}. No trace was written.")
         if not ranks.facts:
-            _line("  What stands behind -- is recorded as a PyTorch program; a TensorFlow script stands there without it.")
+            _line(
+                "  What stands behind -- is recorded as a PyTorch program; a TensorFlow script stands there without it."
+            )
 
     def hangs(self, why: str) -> None:
         """Says that the program is ended because it hangs."""

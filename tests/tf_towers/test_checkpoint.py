@@ -1,6 +1,8 @@
 """Checkpoints of `tf.train.Saver`, read and written without the graph."""
 # ruff: noqa: F821 - programs find tf, np, tf_towers and small there
 
+import os
+
 import numpy as np
 import pytest
 
@@ -123,6 +125,20 @@ def test_a_folder_that_was_moved_is_read_by_its_state_file(tf, tmp_path):
         f"read_checkpoint: expected model.ckpt, which {tmp_path}/here/checkpoint names, in {tmp_path}/here, got no such "
         "checkpoint. Copy it there, or name another."
     )
+
+
+def test_a_pipe_in_the_place_of_a_part_is_refused_and_not_waited_for(tf, tmp_path):
+    tf(_written, path=str(tmp_path / "model.ckpt"))
+    [shard] = tmp_path.glob("model.ckpt.data-*")
+    shard.unlink()
+    os.mkfifo(shard)
+    said = tf(_refused, what="read_checkpoint", path=str(tmp_path / "model.ckpt"))["said"]
+    assert said == f"read_checkpoint: expected a file at {shard}, got another thing. Copy the checkpoint again."
+
+
+def _written(path):
+    tf_towers.write_checkpoint(path, {"w": np.ones([2, 3], np.float32)})
+    return {}
 
 
 def _names_of(path):

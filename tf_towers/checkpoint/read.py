@@ -34,6 +34,7 @@ def read_checkpoint(path: Path) -> Tensors:
     Counterpart: torch_ddp.checkpoint.read_whole
     """
     prefix = _prefix(str(path))
+    _refuse_what_is_no_file(prefix)
     # The reader says what went wrong in an exception of TensorFlow's, or in one of Python's for some codes.
     try:
         reader = tf.train.load_checkpoint(prefix)
@@ -60,6 +61,17 @@ def _prefix(path: str) -> str:
             "Name a V2 prefix, a V1 file, or the folder of either."
         )
     return path
+
+
+def _refuse_what_is_no_file(prefix: str) -> None:
+    """Raises CheckpointError where a pipe, a device or a folder has the name of a part: TensorFlow would wait for it."""
+    folder, name = os.path.split(prefix)
+    for each in sorted(os.listdir(folder or ".")):
+        path = os.path.join(folder, each)
+        if PART.sub("", each) == name != each and not os.path.isfile(path):
+            raise CheckpointError(
+                f"read_checkpoint: expected a file at {path}, got another thing. Copy the checkpoint again."
+            )
 
 
 def _newest(folder: str) -> str:
