@@ -136,11 +136,6 @@ def test_a_pipe_in_the_place_of_a_part_is_refused_and_not_waited_for(tf, tmp_pat
     assert said == f"read_checkpoint: expected a file at {shard}, got another thing. Copy the checkpoint again."
 
 
-def _written(path):
-    tf_towers.write_checkpoint(path, {"w": np.ones([2, 3], np.float32)})
-    return {}
-
-
 def _names_of(path):
     return {"names": list(tf_towers.read_checkpoint(path))}
 
