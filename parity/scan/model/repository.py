@@ -147,6 +147,10 @@ class Repository:
             self._callees[call] = self._find(call.func, module)
         return self._callees[call]
 
+    def meant(self, node: ast.expr, module: Module) -> list[Function]:
+        """Returns the functions of the repository that a name or an attribute may stand for."""
+        return self._find(node, module)
+
     def _find(self, func: ast.expr, module: Module) -> list[Function]:
         if isinstance(func, ast.Call) and func.args:  # functools.partial(f, ...)(...), a decorator by hand
             return self._find(func.args[0], module)
@@ -171,7 +175,7 @@ class Repository:
             within = module.within.get(func)
             owner = within.owner if within else ""
             own = [each for each in here if each.owner == owner] or [each for each in candidates if each.owner]
-            return own[:MOST_CANDIDATES]
+            return own[:MOST_CANDIDATES] or self._of_the_class(name, candidates, module)
         first = chain(func).partition(".")[0]
         if first in module.imports:
             if self._is_of_a_missing_class(first, module.within.get(func)):
@@ -182,6 +186,13 @@ class Repository:
         if name in OF_MANY or len(candidates) > MOST_CANDIDATES:
             return []
         return candidates
+
+    def _of_the_class(self, name: str, candidates: list[Function], module: Module) -> list[Function]:
+        """Functions that are methods since a class names them: `step = step` below `class`, of an import."""
+        for given in module.functions[0].assigned.get(name, ()):
+            if isinstance(module.parents.get(given.by), ast.ClassDef) and isinstance(given.value, ast.Name):
+                return self._imported(candidates, module.resolved(given.value))[:MOST_CANDIDATES]
+        return []
 
     def _is_of_a_missing_class(self, name: str, function: Function | None) -> bool:
         """Whether a module's name is given to an object, as in `net = net.Net()`, of what is not in the repository."""

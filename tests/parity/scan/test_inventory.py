@@ -394,3 +394,31 @@ def test_the_effort_is_by_what_the_port_takes(tmp_path, layer, size, reason):
     (effort,) = scanned(tmp_path, source + "\ntrain = optimizer.apply_gradients(average(tower_grads), step)").efforts
     assert effort.size == size
     assert reason in "".join(each.what for each in effort.reasons)
+
+
+METHOD_BY_NAME = """import tensorflow as tf
+from steps import gradients_of
+
+
+class Training(object):
+    def build(self):
+        for number, device in enumerate(self.devices):
+            with tf.device(device), tf.variable_scope("net", reuse=number > 0):
+                self.towers.append(self.gradients_of(self.build_loss(number)))
+
+    gradients_of = gradients_of
+"""
+STEPS = """import tensorflow as tf
+
+
+def gradients_of(self, loss):
+    return self.optimizer.compute_gradients(loss)
+"""
+
+
+@pytest.mark.parametrize(("assignment", "kinds"), [("    gradients_of = gradients_of\n", [TOWERS]), ("", [])])
+def test_a_function_that_a_class_names_is_its_method(tmp_path, assignment, kinds):
+    text = METHOD_BY_NAME.replace("    gradients_of = gradients_of\n", assignment)
+    (tmp_path / "training.py").write_text(text, encoding="utf-8")
+    (tmp_path / "steps.py").write_text(STEPS, encoding="utf-8")
+    assert [each.kind for each in scan([tmp_path]).towers] == kinds
