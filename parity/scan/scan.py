@@ -126,10 +126,16 @@ def _is_estimator(towers: Towers) -> bool:
 def _findings(code: Code) -> Iterator[Finding]:
     for rule in SCAN_RULES.values():
         seen: set[str] = set()
-        for hit in each_once(rule.look(code)):
+        for hit in each_once(_if_reached(each, code) for each in rule.look(code)):
             place = place_of(hit.node, hit.module)
             fingerprint = fingerprint_of(rule.id, hit, seen)
             yield Finding(rule.id, hit.severity_of(rule), place, hit.message, fingerprint)
+
+
+def _if_reached(hit: Hit, code: Code) -> Hit:
+    """Returns a finding as a note where the source shows that it does not run."""
+    why = code.reach.why_not(hit.node, hit.module) if hit.decided else ""
+    return hit._replace(decided=False, message=f"{hit.message}; it does not run: {why}") if why else hit
 
 
 def fingerprint_of(rule: str, hit: Hit, seen: set[str]) -> str:

@@ -10,6 +10,7 @@ from parity.scan.inventory.combination import Combiner, combiner_of, combiners
 from parity.scan.inventory.loops import TowerLoop, callers, tower_loops
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function, Module
+from parity.scan.model.reach import Reach
 from parity.scan.model.repository import Repository
 from parity.scan.result import TOWERS
 
@@ -198,6 +199,12 @@ class Code:
     loops: Sequence[TowerLoop]
     combiners: Sequence[Combiner]
     programs: Sequence[Program]
+
+    @cached_property
+    def reach(self) -> Reach:
+        """What runs, as far as source says: towers do, whoever calls them and whatever turns them off."""
+        around = {each for loop in self.loops for each in loop.module.ancestors(loop.node)}
+        return Reach(self.repository, frozenset(loop.function for loop in self.loops), around)
 
 
 def code_of(repository: Repository) -> Code:

@@ -1,0 +1,260 @@
+"""Whether something runs, as far as source says: who calls its function, and which branches constants rule out."""
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+from parity.scan.model.module import Assigned, Function, Module
+from parity.scan.model.names import chain
+from parity.scan.model.repository import MOST_CANDIDATES, Repository, source_of
+
+CALLERS_DEPTH = 8  # callers of callers, beyond which a function is taken to run
+VALUE_DEPTH = 4  # names for names that a constant is looked for through
+NO_CONSTANT = object()
+OPERATORS_OF_TESTS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda left, right: left in right,
+    ast.NotIn: lambda left, right: left not in right,
+}
+# Where names get values that no assignment shows: files, command lines, code that is made up.
+SET_ELSEWHERE = re.compile(r"yaml|json|literal_eval|parse_args|hparams|edict|attrdict|setattr|\bexec\(|execfile", re.I)
+CALLS_BY_NAME = re.compile(r"globals\(\)|locals\(\)|fire\.Fire|getattr\(sys\.modules")
+GLOBALS = re.compile(r"\s*global\s+([\w, ]+)")
+LEAVES = (ast.Return, ast.Continue, ast.Raise, ast.Break)
+NAMES_OF_LIBRARIES = ("tf.", "slim.", "keras.", "hvd.", "np.", "numpy.", "os.")
+
+
+@dataclass(eq=False)
+class Reach:
+    """What runs in a repository.
+
+    Attributes:
+      repository: all modules.
+      begins: functions that run whoever calls them.
+      taken: tests whose branches are looked at whatever their outcome is.
+    """
+
+    repository: Repository
+    begins: Set[Function] = frozenset()
+    taken: Set[ast.AST] = frozenset()
+    _mentions: dict[str, list[tuple[ast.AST, Module]]] = field(default_factory=dict)
+    _values: dict[str, list[tuple[ast.expr, Module]]] = field(default_factory=dict)
+    _texts: set[str] = field(default_factory=set)
+    _globals: set[str] = field(default_factory=set)
+    _functions: dict[Function, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Notes each mention of a function, and each value that an attribute or an option is given."""
+        for module in self.repository.modules:
+            # Syntax trees here have no such statements: nothing else asks for them.
+            for line in module.lines:
+                said = GLOBALS.match(line)
+                self._globals.update(re.split(r"\s*,\s*", said[1].strip()) if said else ())
+            for function in module.functions:
+                for node in function.nodes:
+                    self._note(node, module)
+
+    def _note(self, node: ast.AST, module: Module) -> None:
+        if isinstance(node, ast.Name | ast.Attribute):
+            name = node.id if isinstance(node, ast.Name) else node.attr
+            holder = module.parents.get(node)
+            given = isinstance(holder, ast.Assign) and node in holder.targets
+            if name in self.repository.named and not given:
+                self._mentions.setdefault(name, []).append((node, module))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            self._texts.add(node.value)
+        elif isinstance(node, ast.keyword) and node.arg:
+            self._values.setdefault(node.arg, []).append((node.value, module))
+        elif isinstance(node, ast.Assign | ast.AugAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                for each in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
+                    if isinstance(each, ast.Attribute):
+                        single = isinstance(node, ast.Assign) and each is target
+                        self._values.setdefault(each.attr, []).append((node.value if single else each, module))
+                    elif isinstance(each, ast.Name) and isinstance(module.parents.get(node), ast.ClassDef):
+                        self._values.setdefault(each.id, []).append((node.value, module))
+
+    def why_not(self, node: ast.AST, module: Module, depth: int = CALLERS_DEPTH) -> str:
+        """Returns why something does not run, "" where it may: for all that source says it does."""
+        ruled_out = self._ruled_out(node, module)
+        if ruled_out:
+            return ruled_out
+        function = module.within.get(node)
+        return self._why_not_called(function, depth) if function is not None else ""
+
+    def _why_not_called(self, function: Function, depth: int) -> str:
+        if function not in self._functions:
+            self._functions[function] = "a function that calls itself only"  # while it is looked at
+            self._functions[function] = self._looked(function, depth)
+        return self._functions[function]
+
+    def _looked(self, function: Function, depth: int) -> str:
+        if not function.name or function in self.begins or not depth:
+            return ""
+        outer = function.outer
+        if outer is not None and outer.name:
+            why = self.why_not(function.node, function.module, depth)
+            if why:
+                return why
+        if self._is_called_from_elsewhere(function):
+            return ""
+        why = ""
+        for mention, module in self._mentions.get(function.name, ()):
+            if module.within.get(mention) is function or not self._may_mean(mention, module, function):
+                continue
+            why = self.why_not(mention, module, depth - 1)
+            if not why:
+                return ""
+        return why or f"nothing here calls {function.name}()"
+
+    def _is_called_from_elsewhere(self, function: Function) -> bool:
+        """Whether something calls a function that no mention of it shows: a framework, a decorator, a command line."""
+        if function.name == "main" or function.name.startswith(("__", "test")) or function.name in self._texts:
+            return True
+        if isinstance(function.node, ast.FunctionDef) and function.node.decorator_list:
+            return True
+        if function.owner and function.module.classes.get(function.owner, ["?"]) not in ([], ["object"]):
+            return True
+        return any(CALLS_BY_NAME.search(line) for line in function.module.lines)
+
+    def _may_mean(self, mention: ast.AST, module: Module, function: Function) -> bool:
+        if not isinstance(mention, ast.Name | ast.Attribute):
+            return False
+        if function.owner:
+            return isinstance(mention, ast.Attribute)
+        meant = self.repository.meant(mention, module)
+        if not meant:
+            return not module.resolved(mention).startswith(NAMES_OF_LIBRARIES)
+        return function in meant or len(meant) >= MOST_CANDIDATES
+
+    def _ruled_out(self, node: ast.AST, module: Module) -> str:
+        """Returns the test that keeps something from being run, in its own function."""
+        below = node
+        for each in module.ancestors(node):
+            if isinstance(each, ast.If | ast.IfExp | ast.While) and below is not each.test and each not in self.taken:
+                first = below in each.body if isinstance(each, ast.If | ast.While) else below is each.body
+                outcome = self.outcome(each.test, module)
+                if outcome is not None and outcome != first and not isinstance(each, ast.While):
+                    return f"{source_of(each.test)} is always {outcome} here"
+            behind = self._behind(below, each, module)
+            if behind is not None and behind.test not in self.taken and self.outcome(behind.test, module):
+                return f"{source_of(behind.test)} is always True here"
+            if isinstance(each, ast.FunctionDef):
+                return ""
+            below = each
+        return ""
+
+    def _behind(self, below: ast.AST, holder: ast.AST, module: Module) -> ast.If | None:
+        return next((each for each in _guards(below, holder) if self.outcome(each.test, module)), None)
+
+    def outcome(self, test: ast.expr, module: Module) -> bool | None:
+        """Returns what a test gives by constants alone, None where they do not decide."""
+        if isinstance(test, ast.BoolOp):
+            parts = [self.outcome(each, module) for each in test.values]
+            decides = isinstance(test.op, ast.Or)
+            return decides if decides in parts else None if None in parts else not decides
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self.outcome(test.operand, module)
+            return None if inner is None else not inner
+        if isinstance(test, ast.Compare):
+            return self._compared(test, module)
+        value = self.value(test, module)
+        return None if value is NO_CONSTANT else bool(value)
+
+    def _compared(self, test: ast.Compare, module: Module) -> bool | None:
+        if len(test.ops) != 1:
+            return None
+        left, right = self.value(test.left, module), self.value(test.comparators[0], module)
+        if left is NO_CONSTANT or right is NO_CONSTANT:
+            return None
+        try:
+            return bool(OPERATORS_OF_TESTS[type(test.ops[0])](left, right))
+        except TypeError:
+            return None
+
+    def value(self, node: ast.expr, module: Module, depth: int = VALUE_DEPTH) -> object:
+        """Returns the constant that an expression is whatever runs, else `NO_CONSTANT`."""
+        if isinstance(node, ast.Constant):
+            return node.value
+        if not depth:
+            return NO_CONSTANT
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            value = self.value(node.operand, module, depth)
+            return -value if isinstance(value, int | float) else NO_CONSTANT
+        if isinstance(node, ast.Tuple | ast.List):
+            values = [self.value(each, module, depth) for each in node.elts]
+            return NO_CONSTANT if NO_CONSTANT in values else tuple(values)
+        if isinstance(node, ast.Name):
+            return self._of_name(node, module, depth)
+        return self._of_attribute(node, module, depth) if isinstance(node, ast.Attribute) else NO_CONSTANT
+
+    def _of_name(self, node: ast.Name, module: Module, depth: int) -> object:
+        function = module.within.get(node)
+        while function is not None:
+            if _takes(function, node.id):
+                return NO_CONSTANT
+            if node.id in function.assigned:
+                return self._of_assigned(node.id, function.assigned[node.id], function, depth)
+            function = function.outer
+        return self._of_import(node, module, depth)
+
+    def _of_assigned(self, name: str, given: list[Assigned], function: Function, depth: int) -> object:
+        module = function.module
+        if len(given) != 1 or given[0].how != "=" or given[0].place is not None or name in self._globals:
+            return NO_CONSTANT
+        # In a branch it is given only sometimes; a module's own name may be set from outside.
+        if module.parents.get(given[0].by) is not function.node:
+            return NO_CONSTANT
+        if not function.name and (name in self._values or any("exec" in line for line in module.lines)):
+            return NO_CONSTANT
+        return self.value(given[0].value, module, depth - 1)
+
+    def _of_import(self, node: ast.expr, module: Module, depth: int) -> object:
+        source, _, name = module.resolved(node).rpartition(".")
+        homes = [each for each in self.repository.modules if each.name == source or each.name.endswith(f".{source}")]
+        if not source or chain(node).partition(".")[0] not in module.imports or len(homes) != 1:
+            return NO_CONSTANT
+        top = homes[0].functions[0]
+        return self._of_assigned(name, top.assigned[name], top, depth) if name in top.assigned else NO_CONSTANT
+
+    def _of_attribute(self, node: ast.Attribute, module: Module, depth: int) -> object:
+        """The value of an option: the one that it is given wherever it is given any."""
+        if chain(node).partition(".")[0] in module.imports:
+            return self._of_import(node, module, depth)
+        given = self._values.get(node.attr, [])
+        if not given or node.attr in self._texts or node.attr in self.repository.flags:
+            return NO_CONSTANT
+        values = []
+        for each, of in given:
+            if any(SET_ELSEWHERE.search(line) for line in of.lines):
+                return NO_CONSTANT
+            values.append(self.value(each, of, depth - 1))
+        return values[0] if all(each is not NO_CONSTANT and each == values[0] for each in values) else NO_CONSTANT
+
+
+def _takes(function: Function, name: str) -> bool:
+    if not isinstance(function.node, ast.FunctionDef):
+        return False
+    given = function.node.args
+    extra = [each for each in (given.vararg, given.kwarg) if each is not None]
+    return any(each.arg == name for each in [*given.posonlyargs, *given.args, *given.kwonlyargs, *extra])
+
+
+def _guards(below: ast.AST, holder: ast.AST) -> Iterator[ast.If]:
+    """Yields the `if ...: return` and their like that stand before a statement in its block."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(holder, name, None)
+        if isinstance(block, list) and below in block:
+            for each in block[: block.index(below)]:
+                if isinstance(each, ast.If) and each.body and isinstance(each.body[-1], LEAVES) and not each.orelse:
+                    yield each

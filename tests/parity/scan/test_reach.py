@@ -1,0 +1,132 @@
+"""What runs, as far as source says: who calls a function, and which branches constants rule out."""
+
+import ast
+
+import pytest
+
+from parity.scan.model.reach import NO_CONSTANT, Reach
+from parity.scan.model.repository import Repository
+from parity.scan.reading.files import source_files
+from parity.scan.scan import _read, scan
+
+
+def reach_of(folder, **sources):
+    for name, text in sources.items():
+        (folder / f"{name}.py").write_text(f"import tensorflow as tf\n{text}\n", encoding="utf-8")
+    modules, unread, _ = _read(list(source_files([folder])), [folder], None)
+    assert unread == []
+    return Reach(Repository(modules))
+
+
+def why(reach, called="here"):
+    (call, module), *_ = reach.repository.calls_of(called)
+    return reach.why_not(call, module)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "here()",
+        "def f():\n    here()\nf()",
+        "def f():\n    here()\nrun(f)",
+        "def f():\n    here()\ndef g():\n    f()\ng()",
+        "def main(_):\n    here()\ntf.app.run()",
+        "@register\ndef f():\n    here()",
+        "class Net(Base):\n    def f(self):\n        here()",
+        "class Net:\n    def f(self):\n        here()\nNet().f()",
+        "def f():\n    here()\ncall_by_name('f')",
+        "MODE = 'a'\nif MODE == 'a':\n    here()",
+        "MODE = 'a'\nMODE = read()\nif MODE == 'b':\n    here()",
+        "if fast:\n    MODE = 'a'\nif MODE == 'b':\n    here()",
+        "MODE = 'a'\ndef f():\n    global MODE\n    MODE = 'b'\nf()\nif MODE == 'b':\n    here()",
+        "MODE = 'a'\ndef f(MODE):\n    if MODE == 'b':\n        here()\nf(1)",
+        "p = Options(weight=0.)\nq = Options(weight=1.)\nif p.weight > 0:\n    here()",
+        "p = Options(weight=0.)\nsetattr(p, 'weight', 1.)\nif p.weight > 0:\n    here()",
+        "tf.flags.DEFINE_float('weight', 0., '')\nq = f(weight=0.)\nif FLAGS.weight > 0:\n    here()",
+    ],
+)
+def test_what_may_run_is_taken_to_run(tmp_path, source):
+    assert why(reach_of(tmp_path, train=source)) == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("def f():\n    here()", "nothing here calls f()"),
+        ("def f(n):\n    here()\n    f(n - 1)", "nothing here calls f()"),
+        ("def f():\n    here()\ndef g():\n    f()", "nothing here calls g()"),
+        ("def f():\n    g()\n    here()\ndef g():\n    f()", "a function that calls itself only"),
+        ("class Net:\n    def f(self):\n        here()", "nothing here calls f()"),
+        ("MODE = 'a'\nif MODE == 'b':\n    here()", "MODE == 'b' is always False here"),
+        ("MODE = 'a'\nif MODE == 'a':\n    pass\nelse:\n    here()", "MODE == 'a' is always True here"),
+        ("MODE = 'a'\nx = here() if MODE in ('b', 'c') else 1", "MODE in ('b', 'c') is always False here"),
+        ("ON = False\nif ON and some():\n    here()", "ON and some() is always False here"),
+        ("def f():\n    on = True\n    if on:\n        return\n    here()\nf()", "on is always True here"),
+        ("p = Options(weight=0.)\nif p.weight > 0:\n    here()", "p.weight > 0 is always False here"),
+    ],
+)
+def test_what_nothing_calls_or_constants_rule_out_does_not_run(tmp_path, source, reason):
+    assert why(reach_of(tmp_path, train=source)) == reason
+
+
+def test_a_function_of_another_module_of_that_name_is_another(tmp_path):
+    reach = reach_of(
+        tmp_path, slow="def update():\n    pass", fast="def update():\n    here()", train="import slow\nslow.update()"
+    )
+    assert why(reach) == "nothing here calls update()"
+
+
+def test_a_constant_of_another_module_is_followed(tmp_path):
+    reach = reach_of(tmp_path, settings="MODE = 'a'", train="from settings import MODE\nif MODE == 'b':\n    here()")
+    assert why(reach) == "MODE == 'b' is always False here"
+
+
+def test_an_option_that_a_file_may_set_is_open(tmp_path):
+    text = "import yaml\nclass Options:\n    weight = 0.0"
+    reach = reach_of(tmp_path, settings=text, train="if options.weight > 0:\n    here()")
+    assert why(reach) == ""
+
+
+def test_values_that_are_computed_are_unknown(tmp_path):
+    reach = reach_of(tmp_path, train="here(read(), -1, (1, 'a'), name)")
+    (call, module), *_ = reach.repository.calls_of("here")
+    assert [reach.value(each, module) for each in call.args] == [NO_CONSTANT, -1, (1, "a"), NO_CONSTANT]
+    assert isinstance(call, ast.Call)
+
+
+TOWERS = """import tensorflow as tf
+from net import loss_of
+MODE = "adam"
+N = 1
+
+
+def towers(x):
+    optimizer = made()
+    losses = []
+    for i in range(N):
+        with tf.device("/gpu:%d" % i), tf.variable_scope("net", reuse=i > 0):
+            losses.append(tf.reduce_mean(tf.layers.dense(x, 3)))
+    return optimizer.minimize(tf.reduce_mean(losses))
+
+
+def made():
+    if MODE == "adam":
+        return tf.train.AdamOptimizer(0.1)
+    return tf.train.RMSPropOptimizer(0.1)
+
+
+if N > 1:
+    towers(read())
+"""
+
+
+def test_towers_are_judged_though_a_constant_turns_them_off(tmp_path):
+    (tmp_path / "train.py").write_text(TOWERS.replace('adam":', 'rms":'), encoding="utf-8")
+    assert [str(each.severity.word) for each in scan([tmp_path]).findings if each.rule == "TP502"] == ["warning"]
+
+
+def test_what_a_constant_rules_out_is_a_note_that_says_so(tmp_path):
+    (tmp_path / "train.py").write_text(TOWERS, encoding="utf-8")
+    (finding,) = (each for each in scan([tmp_path]).findings if each.rule == "TP502")
+    assert finding.severity.word == "note"
+    assert finding.message.endswith("; it does not run: MODE == 'adam' is always True here")
