@@ -12,7 +12,7 @@ from parity.scan.model.repository import Repository, source_of
 
 GRADIENT_WORDS = re.compile(r"grad|(^|_)gv?s?($|_)|tower|clone", re.IGNORECASE)
 COUNT_WORDS = re.compile(
-    r"(n(um)?_?|no_of_|number_of_)(gpu|tower|clone|device|replica|worker|shard|card|core)|ngpu|gpu_?(num|count|n)|"
+    r"(n(um|r)?_?|no_of_|nr_of_|number_of_)(gpu|tower|clone|device|replica|worker|shard|card|core)|ngpu|gpu_?(num|count|n)|"
     r"\blen\(|size\(\)|_count\b|n_?towers|gpus?_cnt|gpu_nums?|world_size|\b(gpus|towers|clones|devices|replicas)\b",
     re.IGNORECASE,
 )
@@ -68,7 +68,7 @@ def combiners(repository: Repository) -> list[Combiner]:
 
 def _combiner(node: ast.AST, function: Function, repository: Repository) -> Iterator[Combiner]:
     if isinstance(node, ast.AugAssign) and _adds_towers(node):
-        divided = [each for each in function.nodes if isinstance(each, ast.AugAssign) and _divides_first(each, node)]
+        divided = [each for each in function.nodes if _divides_first(each, node)]
         kind = "mean" if divided else "sum"
         yield Combiner(kind, node, function.module, function, divided[0] if divided else None)
         return
@@ -127,8 +127,26 @@ def _adds_towers(node: ast.AugAssign) -> bool:
     return False
 
 
-def _divides_first(node: ast.AugAssign, added: ast.AugAssign) -> bool:
-    return isinstance(node.op, ast.Div | ast.Mult) and chain(node.target) == chain(added.target)
+def _divides_first(node: ast.AST, added: ast.AugAssign) -> bool:
+    """Whether a statement divides what another one has added up: `grads[0][j] /= n`, or `grads[0][j] = grads[0][j] / n`."""
+    if isinstance(node, ast.AugAssign):
+        return isinstance(node.op, ast.Div | ast.Mult) and _has_the_name(node.target, added)
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Div)
+        and bool(COUNT_WORDS.search(source_of(node.right)))
+        and _has_the_name(node.left, added)
+    )
+
+
+def _has_the_name(node: ast.expr, added: ast.AugAssign) -> bool:
+    return _without_places(node) == _without_places(added.target) != ""
+
+
+def _without_places(node: ast.expr) -> str:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return chain(node)
 
 
 def _of_gradients(node: ast.AST, transposed: ast.expr, function: Function) -> bool:
@@ -152,7 +170,7 @@ def _analysed(node: ast.AST, function: Function, repository: Repository) -> Comb
     combiner.divides = next((each for each in dense if divides_by_count(each, repository)), None)
     if combiner.divides is None and sums:
         # The division may come behind the loop, or be a factor that was computed before it.
-        combiner.divides = next((each for each in function.nodes if divides_by_count(each, repository)), None)
+        combiner.divides = next((each for each in function.nodes if _divides_behind(each, function, repository)), None)
     if means:
         combiner.kind = "mean"
     elif sums:
@@ -160,6 +178,14 @@ def _analysed(node: ast.AST, function: Function, repository: Repository) -> Comb
     _sparse(combiner, nodes, repository)
     _none(combiner, nodes)
     return combiner
+
+
+def _divides_behind(node: ast.AST, function: Function, repository: Repository) -> bool:
+    """Whether something is divided by the number of towers that is not a loss, which in a script may be shown alone."""
+    of_losses = isinstance(node, ast.BinOp | ast.AugAssign) and bool(
+        LOSS_WORDS.search(source_of(getattr(node, "left", getattr(node, "target", None))))
+    )
+    return not (of_losses and not function.name) and divides_by_count(node, repository)
 
 
 def _name(call: ast.Call, repository: Repository) -> str:
@@ -346,7 +372,9 @@ def _line(node: ast.AST) -> int:
 def _of_losses(loop: TowerLoop, scope: Sequence[Function], repository: Repository) -> Combiner | None:
     """A mean or a sum of the towers' losses that is differentiated at once."""
     reached = [each for function in scope for each, _ in repository.reached(function.body, function.module, 3)]
-    if not any(isinstance(each, ast.Call) and _differentiates(each) for each in reached):
+    # What is differentiated in an iteration is that tower's own loss.
+    towers = {node for node, _ in loop.region}
+    if not any(isinstance(each, ast.Call) and each not in towers and _differentiates(each) for each in reached):
         return None
     vector = next(_vectors(loop, scope, repository), None)
     if vector is not None:

@@ -8,6 +8,7 @@ from parity.scan.inventory.combination import Combiner, divides_by_count, is_of_
 from parity.scan.inventory.facts import OPTIMIZER_NAME, clips, optimizers
 from parity.scan.inventory.losses import divides_by_towers, scales_losses
 from parity.scan.inventory.program import Code, Program, Use
+from parity.scan.model.imports import imported_modules
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
@@ -143,7 +144,32 @@ def _sparse_sum(code: Code) -> Iterator[Hit]:
         if combiner.sparse is not None and not combiner.sparse_divides and combiner.kind == "mean":
             module = code.repository.homes[combiner.sparse].module
             text = "sparse gradients of the towers are put one after the other and not divided, dense ones are averaged"
-            yield Hit(combiner.sparse, module, text)
+            sparse = _looks_rows_up(combiner, code)
+            yield Hit(combiner.sparse, module, text if sparse else f"{text}; no lookup is seen here", sparse)
+
+
+def _looks_rows_up(combiner: Combiner, code: Code) -> bool:
+    """Whether a program whose gradients are combined so looks up rows of a variable: their gradients are sparse."""
+    programs = [each for each in code.programs if each.combiner is combiner] or code.programs
+    modules = {module for each in programs for module in imported_modules(each.loop.module, code.repository)}
+    modules |= {function.module for each in programs for function in each.functions}
+    return any(
+        _is_lookup(Use(call, module, module.resolved(call.func)), code) and not code.reach.why_not(call, module)
+        for module in modules
+        for function in module.functions
+        for call in function.calls
+    )
+
+
+def _is_lookup(use: Use, code: Code) -> bool:
+    if re.search(r"embed(ding)?_(lookup|sequence)|embedding_column|(^|\.)Embed(ding)?$", use.name):
+        return True
+    if use.last not in ("gather", "sparse_read") or not use.call.args:
+        return False
+    return any(
+        isinstance(part, ast.Call) and use.module.resolved(part.func).rpartition(".")[2] in ("get_variable", "Variable")
+        for part in code.repository.sources(use.call.args[0], use.module, 3)
+    )
 
 
 def _pairing(code: Code) -> Iterator[Hit]:
@@ -225,8 +251,35 @@ def _clipped(code: Code) -> Iterator[Hit]:
         if combiner is None or "losses" in combiner.kind:
             continue
         for use, before in clips(program):
-            if before and _applied_behind(program):
+            if before and _applied_behind(program) and not _is_dropped(use):
                 yield Hit(use.call, use.module, f"{use.last} clips in each tower, before the gradients are combined")
+
+
+def _is_dropped(use: Use) -> bool:
+    """Whether the list that a clipped gradient goes into is given anew before anything reads it."""
+    function = use.module.within.get(use.call)
+    if function is None:
+        return False
+    clipped = {name for name, given in function.assigned.items() for each in given if each.value is use.call}
+    for name, given in function.assigned.items():
+        fills = [each for each in given if each.how == "append" and _has(each.value, clipped, use)]
+        for fill in fills:
+            around = list(use.module.ancestors(fill.by))
+            for anew in given:
+                holder = use.module.parents.get(anew.by)
+                if anew.how != "=" or anew.place is not None or holder not in around:
+                    continue
+                first, last = fill.by.lineno, anew.by.lineno  # type: ignore[attr-defined]
+                between = [node for node in function.nodes if first < getattr(node, "lineno", 0) <= last]
+                targets = getattr(anew.by, "targets", ())
+                if first < last and not any(chain(node) == name and node not in targets for node in between):
+                    return True
+    return False
+
+
+def _has(value: ast.expr, names: set[str], use: Use) -> bool:
+    parts = use.module.inside(value)
+    return use.call in parts or any(isinstance(part, ast.Name) and part.id in names for part in parts)
 
 
 def _applied_behind(program: Program) -> bool:
@@ -295,7 +348,8 @@ GRADIENT_RULES = (
         "sparse gradients are added up where dense ones are averaged",
         "The branch for `IndexedSlices` concatenates values and indices and does not divide: the gradients of "
         "embeddings are as "
-        "many times larger as there are towers. Rows that are in several towers are added up when they are applied.",
+        "many times larger as there are towers. Rows that are in several towers are added up when they are applied. A note "
+        "where no lookup of rows of a variable is seen: no gradient is sparse then.",
         "DDP averages the gradient of `nn.Embedding` like any other: embeddings learn more slowly by that factor.",
         "Multiply the embedding's gradient by the world size in a hook, `weight.register_hook(lambda g: g * "
         "world_size)`, "
@@ -370,7 +424,8 @@ GRADIENT_RULES = (
         "gradients are clipped in each tower, before they are combined",
         "Every tower clips its own gradients, and the clipped ones are combined. A mean of clipped gradients is not "
         "the clipped "
-        "mean: for two vectors and a limit of 1 it was (0.45, 0.20) and (0.68, 0.74).",
+        "mean: for two vectors and a limit of 1 it was (0.45, 0.20) and (0.68, 0.74). Clipped gradients that nothing reads "
+        "before their list is given anew are none.",
         "`clip_grad_norm_` after `backward()` comes after DDP's all-reduce: it clips the mean.",
         "Clip in a communication hook, `model.register_comm_hook(state, clip_then_average)`, or under `no_sync()` "
         "with an "

@@ -16,6 +16,8 @@ from parity.scan.result import Severity
 from parity.scan.rules.gradients import is_plain_sum
 from parity.scan.rules.rule import Hit, Rule, linked
 
+WEIGHT_WORDS = re.compile(r"weight|kernel|filter|bias|param|embed|var|theta|(^|_)[wvb]\d*($|_|\b)", re.IGNORECASE)
+MAKES_VARIABLES = re.compile(r"(^|\.)(get_variable|Variable|(trainable|model|global)_variables|\w*variable_\w*)$")
 DECAY_WORDS = re.compile(r"REGULARIZATION_LOSSES|regularization_losses")
 
 
@@ -37,11 +39,30 @@ def _summed_decay(code: Code) -> Iterator[Hit]:
                 use.last == "get_collection" and DECAY_WORDS.search(source_of(use.call)) and len(use.call.args) == 1
             )
             every = use.last in ("l2_loss", "get_regularization_losses") or unscoped
-            if every and program.is_in_towers(use.call) and only_of_one_tower(use.call, program, use.module) is None:
+            of_weights = _is_of_weights(use, program) if use.last == "l2_loss" else True
+            if not every or of_weights is False or not program.is_in_towers(use.call):
+                continue
+            if only_of_one_tower(use.call, program, use.module) is None:
+                text = "each tower's loss has the weight decay, and their gradients are added up"
                 yield Hit(
-                    use.call, use.module, "each tower's loss has the weight decay, and their gradients are added up"
+                    use.call, use.module, text if of_weights else f"{text}, if it is of weights", bool(of_weights)
                 )
-                break
+                if of_weights:
+                    break
+
+
+def _is_of_weights(use: Use, program: Program) -> bool | None:
+    """Whether the norm that l2_loss takes is one of variables: False of a difference, as of data and an output."""
+    given = use.argument("t", 0)
+    if given is None:
+        return None
+    parts = list(program.repository.sources(given, use.module, 2))
+    names = {use.module.resolved(part) for part in parts if isinstance(part, ast.Name | ast.Attribute)}
+    if any(MAKES_VARIABLES.search(name) for name in names):
+        return True
+    if any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) for part in parts):
+        return False
+    return True if WEIGHT_WORDS.search(source_of(given)) else None
 
 
 def _scoped_decay(code: Code) -> Iterator[Hit]:
@@ -56,7 +77,31 @@ def _scoped_decay(code: Code) -> Iterator[Hit]:
             scope = use.argument("scope", 1 if by_collection else 0)
             if (by_collection or by_function) and scope is not None and source_of(scope) != "None":
                 text = f"{source_of(use.call)} holds what was made in the scope: nothing, or the first tower's alone"
-                yield Hit(use.call, use.module, text)
+                if _have_their_own(program):
+                    text += ", where towers share variables; here they are made below a scope of each tower's own"
+                    yield Hit(use.call, use.module, text, False)
+                else:
+                    yield Hit(use.call, use.module, text)
+
+
+def _have_their_own(program: Program) -> bool:
+    """Whether each tower makes its variables in a `variable_scope` that is named after it, which nothing reuses."""
+    loop = program.loop
+    scopes = [
+        use
+        for part in loop.body
+        for node in loop.module.inside(part)
+        if isinstance(node, ast.Call)
+        for use in [Use(node, loop.module, loop.module.resolved(node.func))]
+        if use.last == "variable_scope"
+    ]
+    return any(
+        use.argument("reuse") is None
+        and (given := use.argument("name_or_scope", 0)) is not None
+        and isinstance(given, ast.BinOp | ast.Call | ast.JoinedStr)
+        and loop.depends(given)
+        for use in scopes
+    )
 
 
 def _regularises(program: Program) -> bool:
@@ -87,6 +132,8 @@ def _decay_of_one(code: Code) -> Iterator[Hit]:
             decay = use.last in ("l2_loss", "get_regularization_losses") or (
                 use.last == "get_collection" and DECAY_WORDS.search(source_of(use.call))
             )
+            if use.last == "l2_loss" and _is_of_weights(use, program) is False:
+                continue
             if decay and program.is_in_towers(use.call) and not _is_divided_before(use, program):
                 chosen = only_of_one_tower(use.call, program, use.module)
                 if chosen is not None:
@@ -248,7 +295,7 @@ LOSS_RULES = (
         "the weight decay counts once for each tower",
         "Each tower's loss has the decay, and gradients are added up: it is as many times what its coefficient says "
         "as there are "
-        "towers.",
+        "towers. A note where what `l2_loss` is given is not seen to be weights; of a difference it is no decay.",
         "DDP averages: a decay in each rank's loss counts once.",
         "Multiply the coefficient by the number of towers, or each rank's whole loss by the world size.",
         _summed_decay,
@@ -263,7 +310,8 @@ LOSS_RULES = (
         "`tf.get_variable(regularizer=...)` they are made "
         "once and outside of any tower: every tower has none. With slim and `tf.layers` the first tower has them, "
         "the others none: "
-        "under a mean the decay is divided by the number of towers (measured on 1.15).",
+        "under a mean the decay is divided by the number of towers (measured on 1.15). A note where each tower makes "
+        "variables of its own, in a `variable_scope` named after it: each then has its whole decay.",
         "A decay in each rank's loss counts once: more than the script's.",
         "Divide the coefficient by the number of towers, or leave the decay out: `parity record` says how often it "
         "counts.",

@@ -15,6 +15,7 @@ from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
 from parity.scan.rules.rule import Hit, Rule, linked, statement_of
 
+CALLERS = 4  # callers of callers that are looked through for what takes the trainable variables
 NORMS = frozenset(["batch_norm", "batch_normalization", "BatchNormalization", "fused_batch_norm"])
 NORM_LAYERS = frozenset(
     ["slim.batch_norm", "tf.contrib.layers.batch_norm", "tf.layers.batch_normalization", "tf.layers.BatchNormalization"]
@@ -160,9 +161,10 @@ def _in_every_tower(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         for use in program.uses:
             if program.is_in_towers(use.call) and _in_place(use):
-                yield Hit(
-                    use.call, use.module, "each tower updates the moving statistics while it computes, in no order"
-                )
+                text = "each tower updates the moving statistics while it computes, in no order"
+                lacks = _lacking_key(use, program)
+                text += f"; it does not run: no dictionary that is given has {lacks}" if lacks else ""
+                yield Hit(use.call, use.module, text, not lacks)
         for node, module in program.loop.region:
             if isinstance(node, ast.Dict):
                 for key, value in zip(node.keys, node.values, strict=False):
@@ -174,6 +176,56 @@ def _in_every_tower(code: Code) -> Iterator[Hit]:
                     ):
                         text = "each tower updates the moving statistics while it computes, in no order"
                         yield Hit(value, module, text)
+
+
+def _lacking_key(use: Use, program: Program) -> str:
+    """Returns `options["key"]` of a parameter for which callers give dictionaries that all lack the key, else ""."""
+    function = use.module.within.get(use.call)
+    for node in use.module.inside(use.call):
+        if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name) or function is None:
+            continue
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        if isinstance(key, str) and node.value.id in function.parameters and node.value.id not in function.assigned:
+            given = list(_dictionaries(node.value.id, function, program, CALLERS))
+            known = all(each is not None for each in given)
+            if given and known and not any(key in each for each in given if each is not None):
+                return source_of(node)
+    return ""
+
+
+def _dictionaries(name: str, function: Function, program: Program, depth: int) -> Iterator[set[str] | None]:
+    """Yields the keys of each dictionary that a parameter may be, None where it may be anything."""
+    repository = program.repository
+    for call, module in repository.calls_of(function.name):
+        if function not in repository.callees(call, module):
+            continue
+        value = Use(call, module, "").argument(name, function.parameters.index(name))
+        home = repository.homes[call]
+        if value is None or home is function:
+            continue
+        if isinstance(value, ast.Name) and value.id in home.parameters and value.id not in home.assigned:
+            yield from _dictionaries(value.id, home, program, depth - 1) if depth else [None]
+        else:
+            yield from _literals(value, home, program)
+
+
+def _literals(value: ast.expr, home: Function, program: Program, depth: int = 3) -> Iterator[set[str] | None]:
+    if isinstance(value, ast.IfExp):
+        yield from _literals(value.body, home, program, depth)
+        yield from _literals(value.orelse, home, program, depth)
+    elif isinstance(value, ast.Dict):
+        keys = [key.value for key in value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+        yield set(keys) if len(keys) == len(value.keys) else None
+    elif isinstance(value, ast.Name | ast.Attribute) and depth:
+        given = program.repository.assigned(chain(value), home)
+        yield from (
+            keys
+            for each in given
+            for keys in (_literals(each.value, home, program, depth - 1) if each.how == "=" else [None])
+        )
+        yield from [] if given else [None]
+    elif not isinstance(value, ast.Constant):
+        yield None
 
 
 def _average(code: Code) -> Iterator[Hit]:
@@ -257,7 +309,44 @@ def _slots(code: Code) -> Iterator[Hit]:
                 for call in function.calls:
                     if module.resolved(call.func) == "tf.Variable" and len(call.args) > 1 and _is_text(call.args[1]):
                         text = f"{source_of(call)}: the second argument is `trainable`, and a text is true"
-                        yield Hit(call.args[1], module, text)
+                        taken = _are_taken_later(call, function, program)
+                        text += "" if taken else "; nothing here takes the trainable variables after it is made"
+                        yield Hit(call.args[1], module, text, taken)
+
+
+def _are_taken_later(call: ast.Call, function: Function, program: Program) -> bool:
+    """Whether something takes all trainable variables behind a call, or behind the calls that lead to it."""
+    repository = program.repository
+    seen = {function}
+    waiting: list[tuple[ast.AST, Function, int]] = [(call, function, CALLERS)]
+    while waiting:
+        node, inside, left = waiting.pop()
+        loops = [each for each in inside.module.ancestors(node) if isinstance(each, ast.For | ast.While)]
+        behind = [
+            each
+            for each in inside.calls
+            if each.lineno > node.lineno  # type: ignore[attr-defined]
+            or any(loop in inside.module.ancestors(each) for loop in loops)
+        ]
+        for each, module in repository.reached(behind, inside.module, 2):
+            if isinstance(each, ast.Call) and _takes_trainable(Use(each, module, module.resolved(each.func))):
+                return True
+        calls = [*repository.calls_of(inside.name), *(repository.calls_of(inside.owner) if inside.owner else ())]
+        for use, module in calls if left and inside.name else ():
+            home = repository.homes[use]
+            if home not in seen and inside in repository.callees(use, module):
+                seen.add(home)
+                waiting.append((use, home, left - 1))
+    return False
+
+
+def _takes_trainable(use: Use) -> bool:
+    """Whether a call takes the collection of trainable variables: by its name, or where no list is given."""
+    if use.last == "trainable_variables" or "TRAINABLE_VARIABLES" in source_of(use.call, 200):
+        return True
+    if use.last in ("minimize", "compute_gradients") and isinstance(use.call.func, ast.Attribute):
+        return use.argument("var_list", 2 if use.last == "minimize" else 1) is None
+    return use.last == "apply" and not use.call.args and bool(re.search("ema|average", source_of(use.call.func), re.I))
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -392,7 +481,7 @@ STATE_RULES = (
         "each tower updates the moving statistics in its forward pass",
         "`updates_collections=None` updates the statistics where the layer is computed, in each tower, of the same "
         "variables, in no "
-        "order.",
+        "order. A note where what it is given cannot be: a key that no caller's dictionary has.",
         "DDP's ranks update buffers of their own; rank 0's are sent to the others.",
         "`DistributedDataParallel(model, broadcast_buffers=True)`, and a recording's tolerance for the statistics.",
         _in_every_tower,
@@ -420,7 +509,8 @@ STATE_RULES = (
         "under a name of "
         "TensorFlow's. Slots and counters of a hand-written optimizer then are in `tf.trainable_variables()`, and "
         "in what is made "
-        "of it: averages, decay, counts of parameters, checkpoints.",
+        "of it: averages, decay, counts of parameters. A note where nothing takes the trainable variables after these "
+        "are made.",
         "Only the model's parameters belong to the port's optimizer and state.",
         "Map variables that the loss reaches; slots are the optimizer's state.",
         _slots,
