@@ -21,7 +21,15 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SETS = ("labelled_before", "labelled_after", "read_afterwards", "labelled_unseen", "labelled_fourth", "labelled_fifth")
+SETS = (
+    "labelled_before",
+    "labelled_after",
+    "read_afterwards",
+    "labelled_unseen",
+    "labelled_fourth",
+    "labelled_fifth",
+    "labelled_sixth",
+)
 LABELS = Path(__file__).parents[1] / "tests" / "parity" / "scan" / "labels"
 NEAR = 3  # lines by which a reader and the scan may name another line of one place
 
