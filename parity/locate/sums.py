@@ -7,9 +7,9 @@ from parity.locate.downstream import readers
 from parity.trace import ForwardOp
 
 # What may be done in any order, with what turns one of it round: a sum and a difference, a product and a quotient.
-ADDING = frozenset(["add", "addn", "addv2", "sub", "rsub", "neg"])
-MULTIPLYING = frozenset(["mul", "div", "realdiv", "truediv", "rdiv", "multiply", "divide"])
-ANY_ORDER = (ADDING, MULTIPLYING)
+KINDS_OF_SUM = frozenset(["add", "addn", "addv2", "sub", "rsub", "neg"])
+KINDS_OF_PRODUCT = frozenset(["mul", "div", "realdiv", "truediv", "rdiv", "multiply", "divide"])
+ANY_ORDER = (KINDS_OF_SUM, KINDS_OF_PRODUCT)
 
 
 def parts_in_another_order(

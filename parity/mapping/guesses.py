@@ -45,7 +45,7 @@ NEAR = 0.1
 UNEQUAL = 0.002
 # Variables of one shape, times the port's weights that they may become: each pair takes some hundred bytes, 2 GB in all, and
 # the assignment of 4,000 to 4,000 minutes.
-MOST_PAIRS = 16_000_000
+MOST_PAIRS_OF_ONE_SHAPE = 16_000_000
 AHEAD = 1.0  # by so much a name must be ahead of the next for it to be what decided, of `NAME`: a quarter of its words
 
 # Variables that may become the same share one tuple that says so: what is asked of all of them is asked of it once.
@@ -337,9 +337,9 @@ class _Solver:
         return strange
 
     def _group(self, variables: list[Variable], units: list[Unit], similarity: Similarity) -> _Group:
-        if len(variables) * len(units) > MOST_PAIRS:
+        if len(variables) * len(units) > MOST_PAIRS_OF_ONE_SHAPE:
             raise MappingError(
-                f"{variables[0].name} and {len(variables) - 1:,} more: expected at most {MOST_PAIRS:,} pairs of variables "
+                f"{variables[0].name} and {len(variables) - 1:,} more: expected at most {MOST_PAIRS_OF_ONE_SHAPE:,} pairs of variables "
                 f"that may be the same by their shapes, got {len(variables):,} variables for {len(units):,} weights: write "
                 f"lines for most of them into [mapping]"
             )

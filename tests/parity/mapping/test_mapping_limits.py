@@ -186,7 +186,7 @@ def test_kernels_and_vectors_that_no_kernel_leads_are_tried_with_other_partners(
     [(36, "6 pairs that are no more than guessed"), (35, "at most 35 pairs .* got 6 variables for 6 weights: write")],
 )
 def test_more_pairs_than_memory_holds_are_refused_before_they_are_made(monkeypatch, most, told):
-    monkeypatch.setattr(guesses, "MOST_PAIRS", most)
+    monkeypatch.setattr(guesses, "MOST_PAIRS_OF_ONE_SHAPE", most)
     reference = [Variable(f"layer{number}/kernel", (2, 2)) for number in range(6)]
     candidate = [Variable(f"part{number}.weight", (2, 2)) for number in range(6)]
     with pytest.raises(MappingError, match=told):
