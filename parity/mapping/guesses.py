@@ -339,9 +339,9 @@ class _Solver:
     def _group(self, variables: list[Variable], units: list[Unit], similarity: Similarity) -> _Group:
         if len(variables) * len(units) > MOST_PAIRS_OF_ONE_SHAPE:
             raise MappingError(
-                f"{variables[0].name} and {len(variables) - 1:,} more: expected at most {MOST_PAIRS_OF_ONE_SHAPE:,} pairs of variables "
-                f"that may be the same by their shapes, got {len(variables):,} variables for {len(units):,} weights: write "
-                f"lines for most of them into [mapping]"
+                f"{variables[0].name} and {len(variables) - 1:,} more: expected at most {MOST_PAIRS_OF_ONE_SHAPE:,} pairs "
+                f"of variables that may be the same by their shapes, got {len(variables):,} variables for "
+                f"{len(units):,} weights: write lines for most of them into [mapping]"
             )
         roles = [self._meaning.reference[v.name].role for v in variables], [self._role[unit] for unit in units]
         stages = [_stage(*each) for each in zip(variables, roles[0], strict=True)]
