@@ -10,8 +10,15 @@ from parity.teach.lessons import find_lessons, lessons_folder, pick, rendered_le
 from parity.teach.play import Played, Players, play
 
 LESSONS = {lesson.number: lesson for lesson in find_lessons(lessons_folder())}
-# For tests that run lessons; the last makes four whole comparisons.
-NUMBERS = [pytest.param(number, marks=pytest.mark.slow) if number == 12 else number for number in LESSONS]
+SLOW = {12, 15}  # four whole comparisons; nine ranks that import and shard
+
+
+def in_tiers(numbers):
+    """Returns numbers of lessons as parameters of a test that runs them."""
+    return [pytest.param(number, marks=pytest.mark.slow) if number in SLOW else number for number in numbers]
+
+
+NUMBERS = in_tiers(LESSONS)
 
 
 class Remembering(Players):

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from lesson_stage import LESSONS, NUMBERS
+from lesson_stage import LESSONS, in_tiers
 
 from parity.teach.lessons import TeachError, load_module
 from parity.teach.play import Players, check_claims
@@ -17,7 +17,7 @@ WITH_PARTS = [number for number, lesson in LESSONS.items() if lesson.parts()]
 OF_TORCH = [number for number, lesson in LESSONS.items() if lesson.parts() == ["torch"]]
 
 
-@pytest.mark.parametrize("number", [number for number in NUMBERS if number not in OF_TORCH])
+@pytest.mark.parametrize("number", in_tiers(number for number in LESSONS if number not in OF_TORCH))
 def test_a_lesson_with_towers_holds_on_both_tensorflows(number, stage, tf_python):
     played = stage.play(number, tf_python)
     assert all(played.claims.values())
@@ -26,7 +26,7 @@ def test_a_lesson_with_towers_holds_on_both_tensorflows(number, stage, tf_python
     assert version.startswith("tensorflow 1.15" if tf_python != sys.executable else "tensorflow 2.")
 
 
-@pytest.mark.parametrize("number", OF_TORCH)
+@pytest.mark.parametrize("number", in_tiers(OF_TORCH))
 def test_a_lesson_of_torch_alone_holds(number, stage):
     played = stage.play(number)
     assert all(played.claims.values())
@@ -34,7 +34,7 @@ def test_a_lesson_of_torch_alone_holds(number, stage):
     assert played.frameworks[0].startswith("torch 2.")
 
 
-@pytest.mark.parametrize("number", WITH_PARTS)
+@pytest.mark.parametrize("number", in_tiers(WITH_PARTS))
 def test_the_claims_of_a_lesson_can_fail(number, stage):
     stage.play(number)
     begun = stage.players[sys.executable].begun
@@ -77,7 +77,7 @@ def distorted(value):
     return off(value)
 
 
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("number", in_tiers(LESSONS))
 def test_the_text_has_steps_and_a_place_for_every_number(number, stage):
     found = steps(stage.play(number))
     assert len(found) >= 3

@@ -5,6 +5,7 @@ from parity.teach.exercises.combining import CLIP, COMBINE, EXAMPLES
 from parity.teach.exercises.cutting import BUCKETS, SPLIT
 from parity.teach.exercises.exercise import Exercise
 from parity.teach.exercises.sending import ACCUMULATE, COMPRESS
+from parity.teach.exercises.sharding import SHARDED_STEP
 from parity.teach.exercises.updates import MIXED_STEP, SCALED_RATE, SERVE
 
 EXERCISES: dict[int, tuple[Exercise, ...]] = {
@@ -20,4 +21,5 @@ EXERCISES: dict[int, tuple[Exercise, ...]] = {
     11: (SCALED_RATE,),
     13: (ACCUMULATE,),
     14: (COMPRESS,),
+    15: (SHARDED_STEP,),
 }
