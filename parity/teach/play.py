@@ -120,7 +120,10 @@ def play(lesson: Lesson, players: Players, tell: Tell = lambda what: None) -> Pl
         tell("running " + " and ".join({"tf": "TensorFlow", "torch": "torch"}[name] for name in lesson.parts()))
         answers = players.ask(lesson, module.ARGUMENTS)
         frameworks = [answer["framework"] for answer in answers.values()]
-        numbers, claims = module.findings(**{name: answer["answer"] for name, answer in answers.items()})
+        numbers_of = {name: answer["answer"] for name, answer in answers.items()}
+        if hasattr(module, "reports"):
+            numbers_of["reports"] = module.reports(players, tell)
+        numbers, claims = module.findings(**numbers_of)
     else:
         numbers, claims = module.findings(players, tell)
         frameworks = numbers["frameworks"]

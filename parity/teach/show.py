@@ -57,12 +57,12 @@ def steps(played: Played, checked: bool = False) -> list[Step]:
 
 
 def code(source: str, file: str, names: Iterable[str]) -> str:
-    """Returns functions of a file as a fenced block, so that a text shows the very lines that ran.
+    """Returns functions and classes of a file as a fenced block, so that a text shows the very lines that ran.
 
     Raises:
-      TeachError: the file has no such function.
+      TeachError: the file has no such function or class.
     """
-    nodes = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+    nodes = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     found = []
     for name in names:
         if name not in nodes:

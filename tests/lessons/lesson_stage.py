@@ -10,7 +10,7 @@ from parity.teach.lessons import find_lessons, lessons_folder, pick, rendered_le
 from parity.teach.play import Played, Players, play
 
 LESSONS = {lesson.number: lesson for lesson in find_lessons(lessons_folder())}
-SLOW = {12, 15}  # four whole comparisons; nine ranks that import and shard
+SLOW = {12, 15, 16, 17}  # whole comparisons, or many ranks: more than two seconds each
 
 
 def in_tiers(numbers):

@@ -36,14 +36,15 @@ def test_a_lesson_of_torch_alone_holds(number, stage):
 
 @pytest.mark.parametrize("number", in_tiers(WITH_PARTS))
 def test_the_claims_of_a_lesson_can_fail(number, stage):
-    stage.play(number)
+    played = stage.play(number)
     begun = stage.players[sys.executable].begun
     lesson = LESSONS[number]
     answers = {name: begun[name, number].result()["answer"] for name in lesson.parts()}
     spoilt = {name: distorted(answer) for name, answer in answers.items()}
     module = load_module(lesson)
+    reports = {"reports": played.numbers["reports"]} if hasattr(module, "reports") else {}
     for name in answers:
-        claims = module.findings(**{**answers, name: spoilt[name]})[1]
+        claims = module.findings(**{**answers, **reports, name: spoilt[name]})[1]
         assert not all(claims.values()), name
         with pytest.raises(TeachError, match="this run's numbers say otherwise"):
             check_claims(lesson, claims)
@@ -59,6 +60,20 @@ def test_the_claims_of_the_lesson_on_reports_can_fail(stage):
     late = {**found, "one": {**found["one"], "before": ["same", "different"]}}
     for each in (swapped, silent, late):
         assert not all(claims_of(each).values())
+
+
+@pytest.mark.slow
+def test_the_claim_of_the_lesson_on_bisection_about_reports_can_fail(stage):
+    reports = stage.play(16).numbers["reports"]
+    begun = stage.players[sys.executable].begun
+    answers = {name: begun[name, 16].result()["answer"] for name in ("tf", "torch")}
+    findings = load_module(LESSONS[16]).findings
+    assert all(findings(**answers, reports=reports)[1].values())
+    swapped = {**reports, "both": reports["second"], "second": reports["both"]}
+    late = {**reports, "second": {**reports["second"], "step": reports["second"]["step"] + 1}}
+    silent = {**reports, "both": {**reports["both"], "verdict": "same"}}
+    for each in (swapped, late, silent):
+        assert not all(findings(**answers, reports=each)[1].values())
 
 
 def distorted(value):

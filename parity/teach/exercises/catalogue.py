@@ -4,9 +4,11 @@ from parity.teach.exercises.collectives import LOCAL_TRAINING, MOMENTS, RING
 from parity.teach.exercises.combining import CLIP, COMBINE, EXAMPLES
 from parity.teach.exercises.cutting import BUCKETS, SPLIT
 from parity.teach.exercises.exercise import Exercise
+from parity.teach.exercises.searching import FIRST_DIFFERENT
 from parity.teach.exercises.sending import ACCUMULATE, COMPRESS
 from parity.teach.exercises.sharding import SHARDED_STEP
 from parity.teach.exercises.updates import MIXED_STEP, SCALED_RATE, SERVE
+from parity.teach.exercises.waiting import WAIT_FOR
 
 EXERCISES: dict[int, tuple[Exercise, ...]] = {
     1: (SPLIT,),
@@ -22,4 +24,6 @@ EXERCISES: dict[int, tuple[Exercise, ...]] = {
     13: (ACCUMULATE,),
     14: (COMPRESS,),
     15: (SHARDED_STEP,),
+    16: (FIRST_DIFFERENT,),
+    17: (WAIT_FOR,),
 }
