@@ -15,6 +15,7 @@ from parity.trace import Trace, parse_key, write_tensors
 from parity.trace.safetensors import TensorFile
 
 ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "port.md").read_text(encoding="utf-8")
 LEFT = (
     '    raise NotImplementedError("batches: expected the data side of the script, got none. Write it in train.py.")\n'
 )
@@ -111,6 +112,44 @@ def test_a_program_that_is_launched_killed_and_resumed_ends_where_the_float64_sh
     distances = {path: np.abs(found.read(path) - value).max() / np.abs(value).max() for path, value in wanted.items()}
     print(f"{name}: {len(distances)} tensors at most {max(distances.values()):.1e} of the scale away")
     assert max(distances.values()) <= 1e-9, distances
+
+
+SAVED = """
+import sys
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+tf.disable_v2_behavior()
+with np.load(sys.argv[1]) as held:
+    for name in held.files:
+        tf.get_variable(name.replace("|", "/"), initializer=held[name])
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    tf.train.Saver().save(session, sys.argv[2], global_step=20)
+"""
+
+
+@pytest.mark.slow
+def test_the_page_on_ports_says_how_a_checkpoint_of_the_script_s_begins_a_training(recorded, launched, tmp_path):
+    """The block of docs/port.md, with a checkpoint that TensorFlow's own Saver writes."""
+    [commands] = re.findall(
+        r"<!-- run by: tests/tf_towers/record/test_port_training.py -->\n```bash\n(.*?)```", PAGE, re.S
+    )
+    trace = recorded("split_sum").out
+    assert main(["port", str(trace), "--out", str(tmp_path), "--no-prove", "--quiet"]) == 0
+    as_a_user_completes_it(tmp_path, trace)
+    (tmp_path / "weights.safetensors").unlink()
+    variables = variables_of(Trace(trace).init())
+    np.savez(tmp_path / "v.npz", **{name.replace("/", "|"): value for name, value in variables.items()})
+    saved = launched(tmp_path, "-c", SAVED, "v.npz", str(tmp_path / "model.ckpt"))
+    assert saved.returncode == 0, saved.stderr
+    for command in commands.splitlines():
+        assert command.startswith("python ")
+        done = launched(tmp_path, *command.split()[1:])
+        assert done.returncode == 0, done.stdout + done.stderr
+    read = TensorFile(str(tmp_path / "weights.safetensors"))
+    assert all(np.array_equal(read.read(text), variables[parse_key(text).name]) for text in read.names("var", "stat"))
+    assert "2 ranks, begun at 0" in done.stdout
 
 
 @pytest.mark.slow
