@@ -8,7 +8,13 @@ import numpy as np
 
 from parity.experiment.mapping.by_graph import in_layout_of_graph
 from parity.experiment.mapping.by_neighbours import by_neighbours
-from parity.experiment.mapping.by_outputs import Outputs, Proven, most_reached
+from parity.experiment.mapping.by_outputs import (
+    Outputs,
+    Proven,
+    in_shown_layouts,
+    most_reached,
+    statistics_as_their_layers,
+)
 from parity.experiment.mapping.of_traces import QUANTITY_OF_KIND
 from parity.experiment.recording import SidePaths
 from parity.experiment.sides.tensorflow_side import ReferenceSide
@@ -51,6 +57,10 @@ class Ready(NamedTuple):
 
 def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
     """Returns the draft with its guesses decided, or verified, by the gradients of the first step in float64."""
+    return statistics_as_their_layers(_decided(draft, ready))
+
+
+def _decided(draft: Draft, ready: Ready) -> Draft:
     state = read_all(Trace(ready.start).init())
     if Capability.RERUN not in ready.reference.capabilities:
         return _by_trial(draft, ready, state, "float64")
@@ -67,17 +77,17 @@ def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
     known = _moved_by_reference(ready, MAPPING, start)
     if not all(np.isfinite(value).all() for value in known.values()):  # the tower takes no such weights
         return _by_trial(draft, ready, state, MAPPING)
-    variants = []
+    own_passes, variants = _ForwardPasses(ready, state, "own"), []
     for variant in draft.variants():
         gradients = Gradients(known, _moved_by_candidate(variant, ready, tied))
         found = variant.by(gradients).with_reasons_since(draft)
         if found.agrees:
-            return found
+            return in_shown_layouts(found, gradients, own_passes)
         variants.append((found, variant, gradients))
     # None agrees: a bug is in the way. That with the most pairs proven goes on, to the outputs in front of the bug; of
     # several that under which both sides have the most outputs, for all gradients of a loss that is off are off.
     # Tied weights prove the partner, weights as they are the layout: equal numbers look alike in every layout.
-    tied_passes, own_passes = _ForwardPasses(ready, tied, "tied"), _ForwardPasses(ready, state, "own")
+    tied_passes = _ForwardPasses(ready, tied, "tied")
     proven = [sum(guess.verified is True for guess in found.guesses) for found, _, _ in variants]
     best = [each for each, count in zip(variants, proven, strict=True) if count == max(proven)]
     shared = [_outputs_shared(own_passes(variant)) for _, variant, _ in best] if len(best) > 1 else [0]

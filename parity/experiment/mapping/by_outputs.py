@@ -20,6 +20,7 @@ LIKELY = 1e-4  # said of a pair whose outputs are equal and whose gradients are 
 DEEPER = 0.02  # for every op between them and what reads the weights: about as much as half of a name
 # Outputs do not show a layout: of several that of the nearest gradient, which has to weigh more than which is usual.
 OF_LAYOUT = 1e-3
+STATISTIC = "statistic"  # the kind of a moving mean or variance
 PLAIN = ""  # the layout of what is no flattened map
 FURTHER = 4  # ops behind the one that reads a variable that may belong to its layer: the rest of a norm, an activation
 
@@ -156,6 +157,52 @@ def most_reached(draft: Draft, passes: Callable[[Draft], tuple[Pass, Pass] | Non
         else:
             draft = tried[0]  # all of the layer: a bias that was guessed by itself lies as its kernel does
     return draft
+
+
+def in_shown_layouts(draft: Draft, gradients: Numbers, passes: Callable[[Draft], tuple[Pass, Pass] | None]) -> Draft:
+    """Returns a draft that gradients agree with, its flattened maps in the layouts that outputs show where these do not.
+
+    In front of weights that are all equal every column of a kernel has the same gradient: it agrees in every layout.
+
+    Args:
+      draft: with guesses that gradients have verified.
+      gradients: of both sides, from a state in which no guess counts.
+      passes: makes the forward passes of both sides from weights as they are, as of `most_reached`.
+    """
+    alike = {guess.variable.name for guess in draft.guesses if guess.verified and _in_several(guess, gradients)}
+    opened = [
+        guess._replace(verified=None) if guess.variable.name in alike else guess._replace(verified=True)
+        for guess in draft.guesses
+    ]
+    shown = most_reached(draft._replace(guesses=tuple(opened)), passes) if alike else draft
+    texts = {guess.variable.name: guess.text for guess in shown.guesses}
+    return draft._replace(guesses=tuple(each._replace(text=texts[each.variable.name]) for each in draft.guesses))
+
+
+def statistics_as_their_layers(draft: Draft) -> Draft:
+    """Returns the draft with the statistics of every layer in the layout of the weights that are beside them.
+
+    Nothing of a training step hangs on a moving mean, and neither gradients nor outputs show how it lies.
+
+    Args:
+      draft: with guesses.
+    """
+    layouts: dict[str, set[str]] = {}
+    for guess in draft.guesses:
+        if guess.variable.kind != STATISTIC and len(_texts(guess)) > 1:
+            layouts.setdefault(_layer(guess), set()).add(_layout(guess.text))
+    guesses = []
+    for guess in draft.guesses:
+        beside = layouts.get(_layer(guess), set()) if guess.variable.kind == STATISTIC else set()
+        fits = [text for text in _texts(guess) if {_layout(text)} == beside]
+        guesses.append(guess._replace(text=fits[0]) if fits and guess.text not in fits else guess)
+    return draft._replace(guesses=tuple(guesses))
+
+
+def _in_several(guess: Guess, gradients: Numbers) -> bool:
+    """Whether a variable's gradient is the weight's in more than one layout of a flattened map."""
+    apart = {_layout(text): gradients(guess.variable, guess.unit, text) for text in _texts(guess)}
+    return len([each for each in apart.values() if each is not None and each <= EQUAL]) > 1
 
 
 def _names(draft: Draft, layer: str) -> set[str]:

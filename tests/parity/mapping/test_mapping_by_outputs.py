@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from parity.experiment.mapping.by_outputs import Outputs, Proven, most_reached
+from parity.experiment.mapping.by_outputs import (
+    Outputs,
+    Proven,
+    in_shown_layouts,
+    most_reached,
+    statistics_as_their_layers,
+)
 from parity.locate.matching import Pass
 from parity.mapping import Variable, draft_mapping
 from parity.mapping.by_gradients import Gradients
@@ -164,6 +170,50 @@ def test_a_bias_that_is_guessed_by_itself_lies_as_its_kernel_does(verified):
         return Pass(ours, IMAGES.__getitem__), Pass(theirs, values.__getitem__)
 
     assert [guess.text for guess in most_reached(draft, passes).guesses[:2]] == ["transpose", "identity"]
+
+
+@pytest.mark.parametrize(("apart", "text"), [(0.0, "transpose"), (1.0, "unflatten_hwc(2, 2, 16)")])
+def test_a_layout_that_gradients_agree_with_beside_another_is_the_one_that_outputs_show(apart, text):
+    reference = [Variable("fc/kernel", (8, 64), use="MatMul"), Variable("conv/kernel", (3, 3, 16, 4), use="Conv2D")]
+    candidate = [Variable("fc.weight", (64, 8), use="Linear"), Variable("conv.weight", (4, 16, 3, 3), use="Conv2d")]
+    draft = draft_mapping(reference, candidate, {})
+    draft = draft._replace(guesses=tuple(guess._replace(verified=True) for guess in draft.guesses))
+    ours = [op("MatMul", [], "fc/kernel"), op("Mul", [0])]
+    theirs = [op("linear", [], "fc.weight"), op("mul", [0])]
+    asked = []
+
+    def passes(tried):
+        asked.append(tried)
+        right = next(each.text for each in tried.guesses if each.variable.name == "fc/kernel") == "transpose"
+        values = [IMAGES[0] + (not right), IMAGES[1] + (not right)]
+        return Pass(ours, IMAGES.__getitem__), Pass(theirs, values.__getitem__)
+
+    def gradients(variable, unit, layout):
+        return 0.0 if "unflatten" in layout else apart
+
+    found = in_shown_layouts(draft, gradients, passes)
+    assert [guess.text for guess in found.guesses if guess.variable.name == "fc/kernel"] == [text]
+    assert all(guess.verified for guess in found.guesses) and bool(asked) is (apart != 1.0)
+
+
+@pytest.mark.parametrize("text", ["identity", "unflatten_hwc(4, 4, 32)"])
+def test_statistics_lie_as_what_is_trained_in_their_layer(text):
+    names = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
+    kinds = {name: "statistic" if "moving" in name else "weight" for name in names}
+    reference = [Variable(f"bn/{name}", (512,), kinds[name]) for name in names]
+    reference.append(Variable("up/kernel", (5, 5, 16, 32), use="Conv2DBackpropInput"))
+    candidate = [Variable(f"bn.{to}", (512,), kinds[name]) for name, to in names.items()]
+    candidate.append(Variable("up.weight", (32, 16, 5, 5), use="ConvTranspose2d"))
+    draft = draft_mapping(reference, candidate, {})
+    other = {"identity": "unflatten_hwc(4, 4, 32)"}.get(text, "identity")
+    guesses = [
+        guess._replace(text=other if guess.variable.kind == "statistic" else text)
+        if guess.variable.name.startswith("bn/")
+        else guess
+        for guess in draft.guesses
+    ]
+    found = statistics_as_their_layers(draft._replace(guesses=tuple(guesses)))
+    assert {guess.text for guess in found.guesses if guess.variable.name.startswith("bn/")} == {text}
 
 
 def test_a_penalty_on_the_loss_that_reads_a_kernel_says_nothing_of_its_layout():
