@@ -100,7 +100,9 @@ def prepare_both(case: Case, reference: ReferenceSide, candidate: TorchSide, out
     # Deciding by numbers costs a step of each side, so that names and shapes come first.
     if any(guess.open for guess in draft.guesses):
         tick("find out what belongs together", 0, 1)
-        draft = decide_by_numbers(draft, Ready(reference, inputs, candidate, joined, started, feeds, out))
+        draft = decide_by_numbers(
+            draft, Ready(reference, inputs, candidate, joined, started, feeds, out, torch["own_values"])
+        )
         if structure and not any(guess.verified for guess in draft.guesses):
             draft = plain  # of gradients that are all others nothing can be told
         join = joined(draft.mapping())

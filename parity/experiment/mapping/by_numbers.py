@@ -20,6 +20,7 @@ from parity.experiment.recording import SidePaths
 from parity.experiment.sides.tensorflow_side import ReferenceSide
 from parity.experiment.sides.torch_side import TorchSide
 from parity.experiment.spec import MAPPING, Capability, RunSpec
+from parity.judge.port_values import Values, written_into
 from parity.locate.matching import Pass, reach
 from parity.mapping import Draft, Mapping
 from parity.mapping.by_gradients import Gradients, by_trial, tied_values
@@ -44,6 +45,7 @@ class Ready(NamedTuple):
       start: trace whose init is the state that everything starts from, the reference's.
       feeds: traces of the batches.
       out: folder for what is written.
+      own: trace name of a frozen parameter of the port to the elements that it starts with, as of `written_into`.
     """
 
     reference: ReferenceSide
@@ -53,6 +55,7 @@ class Ready(NamedTuple):
     start: Path
     feeds: SidePaths
     out: Path
+    own: Values
 
 
 def decide_by_numbers(draft: Draft, ready: Ready) -> Draft:
@@ -90,8 +93,10 @@ def _decided(draft: Draft, ready: Ready) -> Draft:
     tied_passes = _ForwardPasses(ready, tied, "tied")
     proven = [sum(guess.verified is True for guess in found.guesses) for found, _, _ in variants]
     best = [each for each, count in zip(variants, proven, strict=True) if count == max(proven)]
-    shared = [_outputs_shared(own_passes(variant)) for _, variant, _ in best] if len(best) > 1 else [0]
-    found, variant, gradients = best[int(np.argmax(shared))]
+    # And of those the one whose constants are the port's own: a bug elsewhere leaves these as they are.
+    if len(best) > 1:
+        best = [max(best, key=lambda each: (_outputs_shared(own_passes(each[1])), -_other_constants(each[1], ready)))]
+    found, variant, gradients = best[0]
     passes = tied_passes(variant)
     if passes is None:
         return found
@@ -109,6 +114,17 @@ def _decided(draft: Draft, ready: Ready) -> Draft:
 
 def _outputs_shared(passes: tuple[Pass, Pass] | None) -> int:
     return len(reach(*passes).reference) if passes is not None else 0
+
+
+def _other_constants(draft: Draft, ready: Ready) -> int:
+    """How many constants of a mapping are others than the port's own in their place."""
+    mapping = draft.mapping()
+    written = written_into(mapping, ready.joined(mapping), {}, ready.own)
+    return sum(
+        not np.array_equal(each.expected, each.own)
+        for each in written
+        if each.own is not None and each.expected is not None
+    )
 
 
 def _in_layout_of_graph(draft: Draft, passes: "_ForwardPasses") -> Draft:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from support.port_lists import Port
 
-from parity.experiment.mapping.by_numbers import Ready, decide_by_numbers, moved_by_step
+from parity.experiment.mapping.by_numbers import Ready, _other_constants, decide_by_numbers, moved_by_step
 from parity.experiment.recording import SidePaths
 from parity.experiment.spec import Capability
-from parity.mapping import draft_mapping
+from parity.mapping import Variable, draft_mapping
 from parity.mapping.states import write_init
 from parity.mapping.trace_map import Join
 from parity.trace import Trace, TraceWriter, parse_key
@@ -69,7 +69,7 @@ def ready(folder, port, runs_again=True, factor=1.0):
     candidate = Side(folder / "torch", ["last.weight", "first.weight"], True, factor=factor)
     start = write_init(folder / "start" / "tf", state)
     feeds = SidePaths(folder / "feeds-tf", folder / "feeds-torch")
-    return Ready(reference, "inputs", candidate, lambda mapping: Join(mapping, {}, []), start, feeds, folder)
+    return Ready(reference, "inputs", candidate, lambda mapping: Join(mapping, {}, []), start, feeds, folder, {})
 
 
 def joined(draft):
@@ -117,3 +117,24 @@ def test_gradients_and_statistics_are_what_a_step_moved(tmp_path):
     assert {name: float(value) for name, value in moved.items()} == {
         parse_key(text).name: value for text, value in kinds.items() if text in ("grad/w", "stat/m")
     }
+
+
+@pytest.mark.parametrize(("forget", "meant"), [(0.0, "lstm_bias(0.0)"), (1.0, "lstm_bias(1.0)")])
+def test_a_forget_bias_that_nothing_else_shows_is_the_ports_own(tmp_path, forget, meant):
+    reference = [
+        Variable("rnn/lstm_cell/kernel", (5, 8), use="MatMul"),
+        Variable("rnn/lstm_cell/bias", (8,), use="BiasAdd"),
+    ]
+    shapes = {"weight_ih_l0": (8, 3), "weight_hh_l0": (8, 2), "bias_ih_l0": (8,), "bias_hh_l0": (8,)}
+    candidate = [Variable(f"lstm.{name}", shape, use="LSTM") for name, shape in shapes.items()]
+    own = np.zeros((4, 2))
+    own[1] = forget  # torch's gates are in, forget, cell, out
+    sides = ready(tmp_path, two_layers())._replace(own={"var/lstm.bias_hh_l0": own.reshape(-1).tolist()})
+    variants = draft_mapping(reference, candidate, {}).variants()
+    counts = {
+        next(
+            pair.transform.text for pair in variant.mapping().pairs if pair.reference.endswith("bias")
+        ): _other_constants(variant, sides)
+        for variant in variants
+    }
+    assert len(counts) == 3 and min(counts, key=counts.__getitem__) == meant, counts
