@@ -113,7 +113,15 @@ def _ends_its_function(number: int, ops: Sequence[ForwardOp]) -> bool:
     taking = [ops[each].line for each in readers(ops)[number]]
     if own is None or len(given) != 1 or not taking or None in (*given, *taking):
         return False
+    # Made where it is called, and taken elsewhere, be it in a function that is called there; or made in such a function,
+    # and taken where that call has ended.
+    if all(_call_of(each) == _call_of(own) for each in given):
+        return not any(_call_of(each) == _call_of(own) for each in taking)
     return all(_is_called_in(each, own) for each in given) and not any(_is_called_in(each, own) for each in taking)
+
+
+def _call_of(line: SourceLine | None) -> tuple[Any, ...] | None:
+    return (line.file, line.function, line.callers) if line is not None else None
 
 
 def _is_called_in(line: SourceLine | None, other: SourceLine) -> bool:
@@ -189,6 +197,26 @@ def _takes_one_of(passed: Pass, number: int, kind: str, values: Sequence[Array])
         for one in values
         for other in _operands(passed, number)
         if (pair := align(one, other)) is not None
+    )
+
+
+def told_as_done_later(cause: Cause, sides: Sequence[Side], number: int, of_loss: bool) -> Cause:
+    """Returns a cause of an op that seems to be left out as what it is where the port does it later.
+
+    Args:
+      cause: it.
+      sides: the reference's and the candidate's.
+      number: of the reference's op.
+      of_loss: whether the passes part behind all layers.
+    """
+    reference, candidate = sides
+    return build_cause(
+        "loss_function" if of_loss else OTHER_OPERATION,
+        "later",
+        evidence=cause.evidence,
+        dropped=plain(reference.passed.ops[number].kind),
+        port=_shown(candidate, candidate.start if candidate.start is not None else 0),
+        graph=_shown(reference, number),
     )
 
 

@@ -83,7 +83,8 @@ def _followed(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
         yield from at.edit(1.0 - made, gate, as_is, "takes 1 less it")
     for number_ in near.numbers:
         if LEAST_FACTOR <= abs(number_) <= 1.0 / LEAST_FACTOR:
-            name = "loss_term" if adds_up(run, number) else "extra_scale"
+            # Turned round it is what is subtracted rather than added.
+            name = "loss_term" if adds_up(run, number) else OTHER_OPERATION if number_ == -1.0 else "extra_scale"
             yield from at.edit(number_ * made, name, as_is, f"multiplies it by {number_:.9g}")
 
 

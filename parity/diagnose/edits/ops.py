@@ -29,6 +29,7 @@ from parity.diagnose.ops.forward_pass import RecomputedPass, Taken
 from parity.diagnose.ops.rearranging import CONCATENATING, LAYOUTS, REARRANGING
 from parity.diagnose.ops.resize import resized
 from parity.diagnose.ops.table import BINARY, REDUCTIONS, UNARY, axes_of, plain
+from parity.locate.downstream import upstream
 from parity.trace.arrays import Array
 
 LARGEST_EPSILON = 1e-2  # below which what is added before a root, a logarithm or a division is an epsilon
@@ -101,11 +102,18 @@ def _left_out(at: At) -> Iterator[Edit]:
         what = f"what {given} gives" if given and given != line_of(at.run, at.number) else at.kind
         words = f"has {at.kind} there", f"leaves {what} out"
         name = "epsilon" if dropped == "epsilon" else name_without({dropped}, at.near.of_loss)
-        if at.kind == "div" and any(counts_things(at.run, other) for other in beside):
+        if at.kind == "div" and any(
+            counts_things(at.run, other) and not _is_made_of(at, other, each) for other in beside
+        ):
             name = at.by("loss_reduction", "reduction")  # a sum for a mean
         if at.kind in ("mul", "div") and constants and all(o.source is None and o.value.size == 1 for o in beside):
             name = _of_constant(at, constants[0])  # a factor that is 1 instead
         yield from at.edit(value.reshape(at.output.shape), name, *words, dropped)
+
+
+def _is_made_of(at: At, divisor: Taken, value: Taken) -> bool:
+    """Whether what is divided by is made of what is divided: shares that add up to 1 are no mean."""
+    return divisor.source is not None and value.source in upstream(at.run.ops, [divisor.source])
 
 
 def _picked(at: At) -> Iterator[Edit]:

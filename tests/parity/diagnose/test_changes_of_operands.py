@@ -230,6 +230,14 @@ def test_the_same_numbers_in_other_places_are_taken_as_the_other_side_has_them()
     assert changes(moved_edits, named, 1, fed=[("mul", X[::-1])]) == [], "a variable, which the map carries over"
 
 
+def test_what_is_subtracted_rather_than_added_is_no_factor():
+    side = passed(FED, ("Mul", [0, X], H * X), ("Sub", [1, Y], H * X - Y), ("Tanh", [2], np.tanh(H * X - Y)))
+    found = {
+        each.changed: each.name for each in followed(RecomputedPass(side), 1, NOTHING._replace(numbers=[-1.0, 3.0]))
+    }
+    assert found["multiplies it by -1"] == "other_operation" and found["multiplies it by 3"] == "extra_scale"
+
+
 def test_a_matrix_that_goes_in_transposed_is_told_as_that():
     side = passed(FED, ("Slice", [0], H[:4]), ("Mul", [1, W], H[:4] * W))
     found = changes(moved_edits, side, 2, fed=[("mul", H[:4].T)])

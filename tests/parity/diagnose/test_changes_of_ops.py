@@ -479,12 +479,15 @@ def test_a_square_factor_of_a_product_is_multiplied_by_as_its_transpose_unless_i
 
 def test_a_sum_that_is_divided_by_a_count_is_a_mean_and_without_it_another_reduction():
     count = MASK.sum(1, keepdims=True)
-    counted = ("Mul", [0, MASK], H * MASK), ("Sum", [1, np.array([1])], count, KEPT)
+    counted = ("Cast", [MASK], MASK), ("Sum", [1, np.array([1])], count, KEPT)
     for of_loss, name in ((True, "loss_reduction"), (False, "reduction")):
         found = edits(*counted, ("RealDiv", [0, 2], H / count), at=3, of_loss=of_loss)
         assert (found[0].name, found[0].changed) == (name, "leaves what model.py:3  line 2 gives out")
         kept = ("Maximum", [2, 1.0], np.maximum(count, 1.0)), ("RealDiv", [0, 3], H / count)
         assert edits(*counted, *kept, at=4, of_loss=of_loss)[0].name == name
+    shares = ("Sum", [0, np.array([1])], H.sum(1, keepdims=True), KEPT)
+    found = edits(shares, ("RealDiv", [0, 1], H / H.sum(1, keepdims=True)), at=2)
+    assert found[0].name == "op_left_out", "of itself: what is left out makes shares, and no mean"
     average = ("Mean", [0, np.array([1])], H.mean(1, keepdims=True), KEPT)
     assert edits(average, ("RealDiv", [0, 1], H / H.mean(1, keepdims=True)), at=2)[0].name == "op_left_out"
     assert edits(*counted, ("Sub", [0, 2], H - count), at=3, of_loss=True)[0].name == "op_left_out"

@@ -822,7 +822,7 @@ CALLED = ("model.py", 9, "tower", "x = dense(x)")
         ("tower", (("model.py", 9, "main", "tower(x)"),), (), 0),
         ("loss", (), (CALLED,), 0),  # what gives it is made in a function that is called there
         ("tower", (), (CALLED,), None),
-        ("dense", (CALLED,), (), None),  # and so is what takes it
+        ("dense", (CALLED,), (), 0),  # and what takes it is another function's
     ],
 )
 def test_a_function_that_is_left_out_at_the_end_of_another_is_lacking_behind_what_that_makes(

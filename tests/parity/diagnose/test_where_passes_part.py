@@ -105,6 +105,17 @@ def test_an_op_is_left_out_behind_a_new_layout_too():
     assert cause is not None and cause.name == "activation_function" and "leaves out relu" in cause.title
 
 
+def test_a_product_that_the_port_does_behind_a_sum_is_not_left_out():
+    scaled = H * BESIDE
+    other = RANDOM.normal(size=H.shape)
+    one = net(("Mul", [0, BESIDE], scaled), ("AddV2", [1, other], scaled + other))
+    two = net(("add", [0, other], H + other), ("mul", [1, BESIDE], (H + other) * BESIDE))
+    cause = cause_at_op(parted(one, two))
+    assert cause.name == "other_operation" and "does mul later" in cause.title
+    without = net(("add", [0, other], H + other))
+    assert cause_at_op(parted(one, without)).name == "op_left_out"
+
+
 LABELS = RANDOM.normal(size=6)
 
 
