@@ -96,6 +96,7 @@ def told_of(monkeypatch):
         question=None,
         shared=False,
         of="numbers",
+        step=0,
     ):
         read = Read(frozenset(["read"]), frozenset(), "act/0/dense", 0)
         found = Check("lockstep", 0, "state/parameters", "different") if check else None
@@ -111,7 +112,7 @@ def told_of(monkeypatch):
         }
         for name, function in names.items():
             monkeypatch.setattr(level_details, name, function)
-        before = Check("lockstep", 0, "grad/w", "different" if quantity else "same")
+        before = Check("lockstep", step, "grad/w", "different" if quantity else "same")
         first = FirstDifference(before, quantity, "w", "0", None) if quantity else None
         level = Level("function", before.verdict, "", [before], first, [cause_named(of)])
         return level, with_structure(level, structure, question, located, None)
@@ -136,6 +137,18 @@ def test_a_parameter_of_two_uses_comes_before_what_says_the_place_alone(told_of)
     assert names_of(level) == ["numbers", "missing_parameter"], "what says more is of another bug"
     _, level = told_of("act", found, place, [], missing, of="place")
     assert names_of(level) == ["place", "missing_parameter"]
+
+
+@pytest.mark.parametrize(
+    ("step", "trained", "first"), [(0, True, "act"), (1, True, "state"), (2, True, "state"), (1, False, "act")]
+)
+def test_what_differs_in_a_later_step_comes_behind_what_an_update_has_made_of_a_parameter_more(
+    told_of, step, trained, first
+):
+    found, named = Structure(extra=(PORT["more"],)), ["extra_parameter"]
+    _, level = told_of("act", found, SimpleNamespace(), [], named, trained=trained, step=step)
+    assert level.first_difference.quantity == first
+    assert names_of(level) == (["extra_parameter", "numbers"] if first == "state" else ["numbers", "extra_parameter"])
 
 
 def reading(*names):
