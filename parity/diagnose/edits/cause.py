@@ -200,7 +200,7 @@ def _takes_one_of(passed: Pass, number: int, kind: str, values: Sequence[Array])
     )
 
 
-def told_as_done_later(cause: Cause, sides: Sequence[Side], number: int, of_loss: bool) -> Cause:
+def done_later(cause: Cause, sides: Sequence[Side], number: int, of_loss: bool) -> Cause:
     """Returns a cause of an op that seems to be left out as what it is where the port does it later.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from parity.diagnose.detectors.aggregation import is_power_of_two
-from parity.diagnose.edits.cause import is_done_later, told_as_done_later
+from parity.diagnose.edits.cause import done_later, is_done_later
 from parity.diagnose.edits.edit import name_without
 from parity.diagnose.edits.search import is_whole, repaired
 from parity.diagnose.edits.side import Side
@@ -59,7 +59,7 @@ def cause_at_op(place: Location) -> Cause | None:
     if cause is None or cause.name != "op_left_out":
         return cause
     if is_done_later(place.passes[0], own, place.passes[1], other):
-        return told_as_done_later(cause, _sides(place), own, not place.layer)
+        return done_later(cause, _sides(place), own, not place.layer)
     if not is_whole(_sides(place)[1], other):
         return None
     return _behind_what_is_passed_by(replace(cause, name=name_without({plain(reference.kind)}, not place.layer)), place)

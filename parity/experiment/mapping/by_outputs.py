@@ -169,12 +169,12 @@ def in_shown_layouts(draft: Draft, gradients: Numbers, passes: Callable[[Draft],
       gradients: of both sides, from a state in which no guess counts.
       passes: makes the forward passes of both sides from weights as they are, as of `most_reached`.
     """
-    alike = {guess.variable.name for guess in draft.guesses if guess.verified and _in_several(guess, gradients)}
+    undecided = {guess.variable.name for guess in draft.guesses if guess.verified and _in_several(guess, gradients)}
     opened = [
-        guess._replace(verified=None) if guess.variable.name in alike else guess._replace(verified=True)
+        guess._replace(verified=None) if guess.variable.name in undecided else guess._replace(verified=True)
         for guess in draft.guesses
     ]
-    shown = most_reached(draft._replace(guesses=tuple(opened)), passes) if alike else draft
+    shown = most_reached(draft._replace(guesses=tuple(opened)), passes) if undecided else draft
     texts = {guess.variable.name: guess.text for guess in shown.guesses}
     return draft._replace(guesses=tuple(each._replace(text=texts[each.variable.name]) for each in draft.guesses))
 
@@ -193,16 +193,16 @@ def statistics_as_their_layers(draft: Draft) -> Draft:
             layouts.setdefault(_layer(guess), set()).add(_layout(guess.text))
     guesses = []
     for guess in draft.guesses:
-        beside = layouts.get(_layer(guess), set()) if guess.variable.kind == STATISTIC else set()
-        fits = [text for text in _texts(guess) if {_layout(text)} == beside]
+        wanted = layouts.get(_layer(guess), set()) if guess.variable.kind == STATISTIC else set()
+        fits = [text for text in _texts(guess) if {_layout(text)} == wanted]
         guesses.append(guess._replace(text=fits[0]) if fits and guess.text not in fits else guess)
     return draft._replace(guesses=tuple(guesses))
 
 
 def _in_several(guess: Guess, gradients: Numbers) -> bool:
     """Whether a variable's gradient is the weight's in more than one layout of a flattened map."""
-    apart = {_layout(text): gradients(guess.variable, guess.unit, text) for text in _texts(guess)}
-    return len([each for each in apart.values() if each is not None and each <= EQUAL]) > 1
+    distances = {_layout(text): gradients(guess.variable, guess.unit, text) for text in _texts(guess)}
+    return len([each for each in distances.values() if each is not None and each <= EQUAL]) > 1
 
 
 def _names(draft: Draft, layer: str) -> set[str]:
