@@ -125,6 +125,9 @@ def optimizer_inputs(evidence: Evidence, step: int) -> list[Input] | None:
     rate = _rate(evidence, step, gradients)
     if rate is None:
         return None
+    # By the candidate's own rate: where a schedule is another one, its gradients are not.
+    mine, theirs = evidence.learning_rate(step), evidence.candidate_rate(step)
+    rate *= theirs / mine if mine and theirs and theirs / mine > 0.0 else 1.0
     for name, _, other in evidence.pairs(step, "var"):
         if name in empty:
             continue

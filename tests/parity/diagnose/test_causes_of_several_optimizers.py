@@ -121,6 +121,12 @@ def test_variables_without_slots_belong_to_the_optimizer_that_keeps_none(tmp_pat
     assert causes[0].evidence.endswith("; what differs is of the optimizer head")
 
 
+def test_an_update_by_another_rate_is_of_the_same_gradients_and_not_of_clipped_ones(tmp_path):
+    evidence = evidence_of(tmp_path, {"head": {**HEAD, "rate": 0.01}}, slots=False)
+    names = [cause.name for cause in find_causes(difference("var/head/kernel"), evidence)]
+    assert "learning_rate" in names and "clipping" not in names
+
+
 def test_a_schedule_of_the_second_optimizer_that_comes_late_is_named(tmp_path):
     rates = [0.02, 0.01, 0.005]
     late = {"head": {**HEAD, "rates": [0.04, *rates[:2]]}}
