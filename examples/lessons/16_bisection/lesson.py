@@ -31,7 +31,7 @@ CASES = {"both": "act/0/norm2", "second": "state/learning_rate", "right": ""}
 
 
 def reports(players, tell):
-    """Returns of each case what `parity run` prints at level 1, its first difference, and the causes it names."""
+    """Returns of each case what `parity run` prints at level 1, and its first difference."""
     found = {}
     with open_sides(players.tf_python, players.silence) as sides:
         for name in CASES:
@@ -45,7 +45,6 @@ def reports(players, tell):
                 "report": printed.file.getvalue().partition("\n\nFacts that differ")[0].rstrip(),
                 "first": first.check.key if first else "",
                 "step": first.check.step if first else -1,
-                "causes": list(dict.fromkeys(cause.name for cause in result.causes)),
             }
     return found
 
