@@ -59,7 +59,7 @@ class Towers:
     """A place where a script is spread over devices or processes.
 
     Attributes:
-      kind: `TOWERS`, `EVALUATION`, `SERIAL`, or the name of a library's way.
+      kind: `TOWERS`, `EVALUATION`, `SERIAL`, `WRITTEN_OUT`, or the name of a library's way.
       place: where.
       function: that builds them, "" outside of any.
       facts: what is known of it.
@@ -76,6 +76,7 @@ class Towers:
 
 
 TOWERS, EVALUATION, SERIAL = "towers", "towers for evaluation", "one device after the other"
+WRITTEN_OUT = "towers that are written out"
 
 
 @dataclass(frozen=True)

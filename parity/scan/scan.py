@@ -10,6 +10,7 @@ from parity.scan.effort import efforts_of
 from parity.scan.inventory.facts import facts_of
 from parity.scan.inventory.libraries import ESTIMATOR, library_towers
 from parity.scan.inventory.program import Code, code_of
+from parity.scan.inventory.written_out import written_out_towers
 from parity.scan.model.module import Module, build_module
 from parity.scan.model.places import place_of
 from parity.scan.model.repository import Repository
@@ -113,9 +114,11 @@ def _towers(code: Code) -> Iterator[Towers]:
         program = known.get(loop)
         facts = facts_of(program) if program is not None and loop.kind == TOWERS else ()
         yield Towers(loop.kind, place_of(loop.node, loop.module), loop.function.name, facts)
+    blocks = list(written_out_towers(code.repository))
+    yield from blocks
     libraries = list(library_towers(code.repository))
     # An Estimator alone trains on one device: it is said of where something else builds towers.
-    alone = not code.loops and all(_is_estimator(each) for each in libraries)
+    alone = not code.loops and not blocks and all(_is_estimator(each) for each in libraries)
     yield from (each for each in libraries if not alone)
 
 

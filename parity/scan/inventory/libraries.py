@@ -90,6 +90,16 @@ LIBRARY_WAYS: Mapping[str, Way] = {
     "AsyncMultiGPUTrainer": _TENSORPACK,
     "HorovodTrainer": _TENSORPACK,
 }
+# Names that a script gives its own classes too: of the library alone.
+NEURALGYM_WAYS: Mapping[str, Way] = {
+    "MultiGPUTrainer": Way(
+        "neuralgym trainer", "Towers that neuralgym builds of graph_def; it combines their gradients."
+    ),
+    "SecondaryMultiGPUTrainer": Way(
+        "neuralgym secondary trainer",
+        "Towers of a second loss that neuralgym builds of graph_def; it trains them in a callback, before the first loss.",
+    ),
+}
 PREPARATIONS = ("SyncReplicasOptimizer", "optimize_clones", "DeploymentConfig", "ClusterSpec", "init", "allreduce")
 # Of an Estimator, what does not train.
 EVALUATING = frozenset(
@@ -148,6 +158,8 @@ def _way(use: Use) -> Way | None:
         return _MPI if re.search("grad", text, re.IGNORECASE) else None
     if use.last == "replica_device_setter" and not _has_servers(use):
         return None
+    if use.name.startswith("neuralgym."):
+        return NEURALGYM_WAYS.get(use.last)
     return WHOLE.get(use.name) or LIBRARY_WAYS.get(use.last)
 
 

@@ -242,6 +242,9 @@ def _kind(found: TowerLoop, own: Sequence[ast.AST], over: str, repository: Repos
     if _collects_for_evaluation(own) and _has_a_training_loop_too(found):
         return EVALUATION
     if "run" in here and _session_runs(own, found.module) and not gradient:
+        if found.device_module not in (None, found.module) and not runs_below(found):
+            # A block in what the loop calls, as for a summary: towers have none.
+            return None
         # A session that runs in there runs where its graph says, whatever device the block names.
         return (
             SERIAL
@@ -252,6 +255,9 @@ def _kind(found: TowerLoop, own: Sequence[ast.AST], over: str, repository: Repos
     if not gradient and LAYER_WORDS.search(over) and not LOOP_WORDS.search(over):
         return None
     if gradient and (model or loss or _collects(own)):
+        return TOWERS
+    if found.device is not None and _collects_gradients(own) and _trains_anywhere(repository):
+        # By a method of an object that may be of many classes.
         return TOWERS
     if model and not _names_loss(own) and _evaluates(found, own, repository):
         return EVALUATION
@@ -281,6 +287,10 @@ def _collected(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
             and each.args
         ):
             yield chain(each.func.value).rpartition(".")[2], each.args[0]
+
+
+def _collects_gradients(nodes: Sequence[ast.AST]) -> bool:
+    return any("grad" in name.lower() for name, _ in _collected(nodes))
 
 
 def _collects_for_evaluation(nodes: Sequence[ast.AST]) -> bool:
@@ -380,6 +390,15 @@ def _trains(node: ast.AST) -> bool:
 def _session_runs(nodes: Sequence[ast.AST], module: Module) -> bool:
     runs = (each.func for each in nodes if isinstance(each, ast.Call) and _is_run(each))
     return any(re.search(r"sess", source_of(each, 60), re.IGNORECASE) for each in runs)
+
+
+def runs_below(found: TowerLoop) -> bool:
+    """Whether a session runs in the block of the device that a loop chooses, or in what that block calls."""
+    device, module = found.device, found.device_module
+    if device is None or module is None:
+        return False
+    block = next((each for each in module.ancestors(device) if isinstance(each, ast.With)), None)
+    return block is not None and _session_runs([each for part in block.body for each in module.inside(part)], module)
 
 
 def _collects(nodes: Sequence[ast.AST]) -> bool:

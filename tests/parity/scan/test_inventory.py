@@ -2,7 +2,7 @@
 
 import pytest
 
-from parity.scan.result import EVALUATION, SERIAL, TOWERS, Severity
+from parity.scan.result import EVALUATION, SERIAL, TOWERS, WRITTEN_OUT, Severity
 from parity.scan.scan import scan
 
 HEAD = "import tensorflow as tf\n"
@@ -224,6 +224,7 @@ def test_a_factory_that_does_not_mention_tensorflow_is_followed(tmp_path):
     (tmp_path / "factory.py").write_text("from nets import net\n\ndef get(name):\n    return net(name)\n")
     source = """
 from factory import get
+from script import *
 for i in range(FLAGS.num_gpus):
     with tf.device("/gpu:%d" % i):
         grads.append(optimizer.compute_gradients(tf.nn.l2_loss(get(xs[i]))))
@@ -422,3 +423,73 @@ def test_a_function_that_a_class_names_is_its_method(tmp_path, assignment, kinds
     (tmp_path / "training.py").write_text(text, encoding="utf-8")
     (tmp_path / "steps.py").write_text(STEPS, encoding="utf-8")
     assert [each.kind for each in scan([tmp_path]).towers] == kinds
+
+
+OF_MANY_CLASSES = """import tensorflow as tf
+
+
+def build(model, devices):
+    tower_grads = []
+    for number, device in enumerate(devices):
+        with tf.device(device), tf.name_scope("tower_%d" % number):
+            tower_grads.append(model.train_model(number))
+    return tower_grads
+"""
+A_CLASS = """import tensorflow as tf
+
+
+class Model:
+    def train_model(self, number):
+        return self.optimizer.compute_gradients(self.loss(number))
+"""
+
+
+@pytest.mark.parametrize(("collected", "kinds"), [("tower_grads", [TOWERS]), ("outputs", [])])
+def test_a_loop_that_collects_gradients_builds_towers_whichever_class_they_come_from(tmp_path, collected, kinds):
+    (tmp_path / "ops.py").write_text(OF_MANY_CLASSES.replace("tower_grads", collected), encoding="utf-8")
+    for number in range(4):  # more than a call of an unknown object is followed to
+        (tmp_path / f"model_{number}.py").write_text(A_CLASS, encoding="utf-8")
+    assert [each.kind for each in scan([tmp_path]).towers] == kinds
+
+
+WRITTEN_TWICE = """import tensorflow as tf
+
+with tf.device("/gpu:0"):
+    loss_1 = tf.reduce_mean(tf.square(tf.matmul(x_1, w)))
+    grads_1 = optimizer.compute_gradients(loss_1)
+with tf.device("/gpu:1"):
+    loss_2 = tf.reduce_mean(tf.square(tf.matmul(x_2, w)))
+    grads_2 = optimizer.compute_gradients(loss_2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kinds"),
+    [
+        ("", "", [WRITTEN_OUT]),
+        ("/gpu:1", "/gpu:0", []),
+        ("/gpu:1", "/cpu:0", []),
+        ("tf.square(tf.matmul(x_2, w))", "tf.sigmoid(loss_1)", []),
+        ("    grads_2 = optimizer.compute_gradients(loss_2)\n", "", []),
+    ],
+)
+def test_blocks_that_compute_the_same_on_gpus_of_their_own_are_towers(tmp_path, old, new, kinds):
+    result = scanned(tmp_path, WRITTEN_TWICE.replace(old, new) if old else WRITTEN_TWICE)
+    assert [each.kind for each in result.towers] == kinds
+    assert [each.place.line for each in result.towers] == [4] * len(kinds)
+
+
+@pytest.mark.parametrize(
+    ("line", "kinds"),
+    [
+        ("import neuralgym as ng", ["neuralgym secondary trainer", "neuralgym trainer"]),
+        ("from mine import trainers as ng", []),
+    ],
+)
+def test_trainers_of_neuralgym_are_named_for_what_they_are(tmp_path, line, kinds):
+    source = f"""import tensorflow as tf
+{line}
+second = ng.callbacks.SecondaryMultiGPUTrainer(num_gpus=2, graph_def=losses)
+trainer = ng.train.MultiGPUTrainer(num_gpus=2, graph_def=losses)
+"""
+    assert [each.kind for each in scanned(tmp_path, source).towers] == kinds
