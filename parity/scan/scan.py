@@ -77,6 +77,8 @@ def _read(files: Sequence[Path], roots: Sequence[Path], tick: Tick | None) -> tu
             unread.append(Unread(name, "is not all Python, neither 2 nor 3", parsed.broken[0]))
         if ABOUT_TENSORFLOW.search(source):
             modules.append(build_module(path, dotted(path, roots), parsed.tree, source.split("\n")))
+            # A cell of a notebook that is no Python leaves the others as they are.
+            modules[-1].broken = parsed.broken[0] if parsed.broken and path.suffix != ".ipynb" else 0
         elif IMPORTS.search(source):
             skipped.append(Module(path, dotted(path, roots), parsed.tree, source.split("\n")))
     if tick is not None:
@@ -137,7 +139,7 @@ def _findings(code: Code) -> Iterator[Finding]:
 
 def _if_reached(hit: Hit, code: Code) -> Hit:
     """Returns a finding as a note where the source shows that it does not run."""
-    why = code.reach.why_not(hit.node, hit.module) if hit.decided else ""
+    why = (code.ends_before(hit.node, hit.module) or code.reach.why_not(hit.node, hit.module)) if hit.decided else ""
     return hit._replace(decided=False, message=f"{hit.message}; it does not run: {why}") if why else hit
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from parity.scan.inventory.combination import Combiner, combiner_of, combiners
 from parity.scan.inventory.loops import TowerLoop, callers, tower_loops
+from parity.scan.model.bound import runs_always, unbound_names
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function, Module
 from parity.scan.model.reach import Reach
@@ -199,12 +200,34 @@ class Code:
     loops: Sequence[TowerLoop]
     combiners: Sequence[Combiner]
     programs: Sequence[Program]
+    _unbound: dict[Module, list[ast.Name]] = field(default_factory=dict)
 
     @cached_property
     def reach(self) -> Reach:
         """What runs, as far as source says: towers do, whoever calls them and whatever turns them off."""
         around = {each for loop in self.loops for each in loop.module.ancestors(loop.node)}
         return Reach(self.repository, frozenset(loop.function for loop in self.loops), around)
+
+    def ends_before(self, node: ast.AST, module: Module) -> str:
+        """Returns why a module cannot be run as far as it trains: what is no Python, or names that it binds nowhere."""
+        if module.broken:
+            return f"line {module.broken} is no Python"
+        if module not in self._unbound:
+            self._unbound[module] = unbound_names(module, self.repository.modules)
+        names = self._unbound[module]
+        if not names:
+            return ""
+        top, own = module.functions[0], module.within.get(node)
+        ends = self._that_runs(names, top) or (self._that_runs(names, own, node) if own is not None else None)
+        if ends is None:
+            loops = [program.loop for program in self.programs if program.loop.module is module]
+            each = [self._that_runs(names, loop.function, loop.node) for loop in loops]
+            ends = each[0] if each and all(each) else None
+        return f"{ends.id} in line {ends.lineno} is bound nowhere in its module" if ends is not None else ""
+
+    def _that_runs(self, names: list[ast.Name], function: Function, finding: ast.AST | None = None) -> ast.Name | None:
+        inside = [name for name in names if function.module.within.get(name) is function]
+        return next((name for name in inside if runs_always(name, function, finding)), None)
 
 
 def code_of(repository: Repository) -> Code:

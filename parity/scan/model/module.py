@@ -81,6 +81,7 @@ class Module:
       children: of each node its parts.
       within: of each node the function that it is in.
       classes: by name, the names of their bases.
+      broken: the first line that holds what is no Python, or 0.
     """
 
     path: Path
@@ -93,6 +94,7 @@ class Module:
     children: dict[ast.AST, list[ast.AST]] = field(default_factory=dict)
     within: dict[ast.AST, Function] = field(default_factory=dict)
     classes: dict[str, list[str]] = field(default_factory=dict)
+    broken: int = 0
     _resolved: dict[ast.AST, str] = field(default_factory=dict)
     _inside: dict[ast.AST, list[ast.AST]] = field(default_factory=dict)
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any
 
+from parity.scan.model.bound import GLOBALS
+from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Assigned, Function, Module
 from parity.scan.model.names import chain
 from parity.scan.model.repository import MOST_CANDIDATES, Repository, source_of
@@ -27,9 +29,10 @@ OPERATORS_OF_TESTS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.NotIn: lambda left, right: left not in right,
 }
 # Where names get values that no assignment shows: files, command lines, code that is made up.
-SET_ELSEWHERE = re.compile(r"yaml|json|literal_eval|parse_args|hparams|edict|attrdict|setattr|\bexec\(|execfile", re.I)
+SET_ELSEWHERE = re.compile(
+    r"yaml|json|literal_eval|parse_args|\bhparams\b|hparams\(|\bedict|attrdict|setattr|\bexec\(|execfile", re.IGNORECASE
+)
 CALLS_BY_NAME = re.compile(r"globals\(\)|locals\(\)|fire\.Fire|getattr\(sys\.modules")
-GLOBALS = re.compile(r"\s*global\s+([\w, ]+)")
 LEAVES = (ast.Return, ast.Continue, ast.Raise, ast.Break)
 NAMES_OF_LIBRARIES = ("tf.", "slim.", "keras.", "hvd.", "np.", "numpy.", "os.")
 
@@ -52,9 +55,13 @@ class Reach:
     _texts: set[str] = field(default_factory=set)
     _globals: set[str] = field(default_factory=set)
     _functions: dict[Function, str] = field(default_factory=dict)
+    _said: set[str] = field(default_factory=set)
+    _classes: set[str] = field(default_factory=set)
+    _known_calls: dict[Function, list[tuple[ast.Call, Module]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Notes each mention of a function, and each value that an attribute or an option is given."""
+        self._classes = {name for module in self.repository.modules for name in module.classes}
         for module in self.repository.modules:
             # Syntax trees here have no such statements: nothing else asks for them.
             for line in module.lines:
@@ -69,10 +76,13 @@ class Reach:
             name = node.id if isinstance(node, ast.Name) else node.attr
             holder = module.parents.get(node)
             given = isinstance(holder, ast.Assign) and node in holder.targets
-            if name in self.repository.named and not given:
+            if (name in self.repository.named or name in self._classes) and not given:
                 self._mentions.setdefault(name, []).append((node, module))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             self._texts.add(node.value)
+            listed = module.parents.get(module.parents.get(node, node))
+            if not (isinstance(listed, ast.Assign) and source_of(listed.targets[0]) == "__all__"):
+                self._said.add(node.value)
         elif isinstance(node, ast.keyword) and node.arg:
             self._values.setdefault(node.arg, []).append((node.value, module))
         elif isinstance(node, ast.Assign | ast.AugAssign):
@@ -123,9 +133,22 @@ class Reach:
             return True
         if isinstance(function.node, ast.FunctionDef) and function.node.decorator_list:
             return True
-        if function.owner and function.module.classes.get(function.owner, ["?"]) not in ([], ["object"]):
+        if function.owner and not self._is_of_the_repository(function.owner, function.module):
             return True
         return any(CALLS_BY_NAME.search(line) for line in function.module.lines)
+
+    def _is_of_the_repository(self, owner: str, module: Module, depth: int = CALLERS_DEPTH) -> bool:
+        """Whether a class, and all that it is made of, is of the repository: no framework calls its methods."""
+        bases = module.classes.get(owner, ["?"])
+        homes = {name: each for each in self.repository.modules for name in each.classes}
+        return bool(depth) and all(
+            base == "object"
+            or (
+                base.rpartition(".")[2] in homes
+                and self._is_of_the_repository(base.rpartition(".")[2], homes[base.rpartition(".")[2]], depth - 1)
+            )
+            for base in bases
+        )
 
     def _may_mean(self, mention: ast.AST, module: Module, function: Function) -> bool:
         if not isinstance(mention, ast.Name | ast.Attribute):
@@ -202,11 +225,96 @@ class Reach:
         function = module.within.get(node)
         while function is not None:
             if _takes(function, node.id):
-                return NO_CONSTANT
+                return self._of_parameter(node.id, function, depth)
             if node.id in function.assigned:
                 return self._of_assigned(node.id, function.assigned[node.id], function, depth)
             function = function.outer
         return self._of_import(node, module, depth)
+
+    def _of_parameter(self, name: str, function: Function, depth: int) -> object:
+        """The constant that a parameter is given by all that calls its function, by its default where a call gives none."""
+        node, calls = function.node, self._calls_of(function)
+        if not isinstance(node, ast.FunctionDef) or name in function.assigned or not calls or depth < 1:
+            return NO_CONSTANT
+        names = [each.arg for each in [*node.args.posonlyargs, *node.args.args]]
+        places = names[1:] if function.owner else names
+        defaults = dict(zip(reversed(names), reversed(node.args.defaults), strict=False))
+        extra = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+        defaults |= {each.arg: value for each, value in extra if value is not None}
+        values = []
+        for call, module in calls:
+            if any(isinstance(each, ast.Starred) for each in call.args) or any(not each.arg for each in call.keywords):
+                return NO_CONSTANT
+            given = next((each.value for each in call.keywords if each.arg == name), None)
+            if given is None and name in places and places.index(name) < len(call.args):
+                given = call.args[places.index(name)]
+            value = given if given is not None else defaults.get(name)
+            home = module if given is not None else function.module
+            values.append(self.value(value, home, depth - 1) if value is not None else NO_CONSTANT)
+        return values[0] if all(each is not NO_CONSTANT and each == values[0] for each in values) else NO_CONSTANT
+
+    def _calls_of(self, function: Function) -> list[tuple[ast.Call, Module]]:
+        """Returns all calls of a function, none where something else than a call may lead to it."""
+        if function not in self._known_calls:
+            self._known_calls[function] = []  # while it is looked at
+            self._known_calls[function] = self._looked_for_calls(function)
+        return self._known_calls[function]
+
+    def _looked_for_calls(self, function: Function) -> list[tuple[ast.Call, Module]]:
+        name = function.owner if function.name == "__init__" else function.name
+        if function.name == "__init__":
+            if name in self._said or self._heirs(name) != {name}:
+                return []
+        elif not name or self._is_called_from_elsewhere(function):
+            return []
+        calls = []
+        for mention, module in self._mentions.get(name, ()):
+            call = module.parents.get(mention)
+            if any(base.rpartition(".")[2] == "TestCase" for bases in module.classes.values() for base in bases):
+                continue
+            is_method = function.name != "__init__"
+            if is_method and (
+                not self._may_mean(mention, module, function) or self._is_of_another(mention, module, function)
+            ):
+                continue
+            if not isinstance(call, ast.Call) or call.func is not mention:
+                return []
+            calls.append((call, module))
+        return calls
+
+    def _is_of_another(self, mention: ast.AST, module: Module, function: Function) -> bool:
+        """Whether a method is one of an object that is of another class than the function, wherever it is made."""
+        if not isinstance(mention, ast.Attribute) or not function.owner:
+            return False
+        if module.resolved(mention).startswith(NAMES_OF_LIBRARIES):
+            return True
+        if not self._know_each_other(module, function.module):
+            return True
+        home = module.within.get(mention)
+        given = self.repository.assigned(chain(mention.value), home) if chain(mention.value) else []
+        made = [chain(each.value.func).rpartition(".")[2] for each in given if isinstance(each.value, ast.Call)]
+        heirs = self._heirs(function.owner)
+        return bool(given) and len(made) == len(given) and all(each in self._classes - heirs for each in made)
+
+    def _know_each_other(self, module: Module, other: Module) -> bool:
+        """Whether one of two modules imports the other one, by whatever, or may do so when it runs."""
+        if any("import_module" in line or "__import__" in line for line in module.lines):
+            return True
+        return other in imported_modules(module, self.repository) or module in imported_modules(other, self.repository)
+
+    def _heirs(self, owner: str) -> set[str]:
+        """Returns a class and those that are made of it, by their names."""
+        heirs = {owner}
+        while True:
+            more = {
+                name
+                for module in self.repository.modules
+                for name, bases in module.classes.items()
+                if any(base.rpartition(".")[2] in heirs for base in bases)
+            }
+            if more <= heirs:
+                return heirs
+            heirs |= more
 
     def _of_assigned(self, name: str, given: list[Assigned], function: Function, depth: int) -> object:
         module = function.module

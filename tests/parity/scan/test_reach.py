@@ -39,7 +39,7 @@ def why(reach, called="here"):
         "MODE = 'a'\nMODE = read()\nif MODE == 'b':\n    here()",
         "if fast:\n    MODE = 'a'\nif MODE == 'b':\n    here()",
         "MODE = 'a'\ndef f():\n    global MODE\n    MODE = 'b'\nf()\nif MODE == 'b':\n    here()",
-        "MODE = 'a'\ndef f(MODE):\n    if MODE == 'b':\n        here()\nf(1)",
+        "MODE = 'a'\ndef f(MODE):\n    if MODE == 'b':\n        here()\nf(given())",
         "p = Options(weight=0.)\nq = Options(weight=1.)\nif p.weight > 0:\n    here()",
         "p = Options(weight=0.)\nsetattr(p, 'weight', 1.)\nif p.weight > 0:\n    here()",
         "tf.flags.DEFINE_float('weight', 0., '')\nq = f(weight=0.)\nif FLAGS.weight > 0:\n    here()",
@@ -130,3 +130,97 @@ def test_what_a_constant_rules_out_is_a_note_that_says_so(tmp_path):
     (finding,) = (each for each in scan([tmp_path]).findings if each.rule == "TP502")
     assert finding.severity.word == "note"
     assert finding.message.endswith("; it does not run: MODE == 'adam' is always True here")
+
+
+SCRIPT = """import tensorflow as tf
+
+
+def train(x, n):
+    optimizer = tf.train.RMSPropOptimizer(0.1)
+    losses = []
+    for i in range(n):
+        with tf.device("/gpu:%d" % i), tf.variable_scope("net", reuse=i > 0):
+            losses.append(tf.reduce_mean(tf.layers.dense(x, 3)))
+    return optimizer.minimize(tf.reduce_mean(losses))
+
+
+train(tf.placeholder(tf.float32, [2, 2]), 2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("    losses = []", "    losses, rate = [], given", "given in line 6 is bound nowhere in its module"),
+        ("train(tf.", "print(given)\ntrain(tf.", "given in line 13 is bound nowhere in its module"),
+        ("    losses = []", "    losses = [] ]", "line 6 is no Python"),
+        (
+            "import tensorflow",
+            "from net import *\nimport tensorflow",
+            "given in line 15 is bound nowhere in its module",
+        ),
+    ],
+)
+def test_what_a_script_that_ends_before_is_found_for_is_a_note(tmp_path, old, new, why):
+    if "net" in new:
+        (tmp_path / "net.py").write_text("import tensorflow as tf\n", encoding="utf-8")
+        new += "\n"
+    text = SCRIPT.replace(old, new, 1) + ("print(given)\n" if "net" in new else "")
+    text = text.replace("\n as tf", " as tf")
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    (finding,) = (each for each in scan([tmp_path]).findings if each.rule == "TP502")
+    assert (finding.severity.word, finding.message.rpartition("; it does not run: ")[2]) == ("note", why)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("    losses = []", "    losses = []\n    if n > 8:\n        print(given)"),
+        ("    losses = []", "    losses = []\n    try:\n        unicode, given\n    except NameError:\n        pass"),
+        ("    losses = []", "    losses = [xrange(2)] and []"),
+        ("import tensorflow", "from elsewhere import *\nprint(given)\nimport tensorflow"),
+        ("import tensorflow", "from net import *\nprint(given)\nimport tensorflow"),
+        ("import tensorflow", "def other():\n    return given\nimport tensorflow"),
+        ("import tensorflow", "globals().update(a=1)\nprint(a)\nimport tensorflow"),
+        ("import tensorflow", "for a, (b, *c) in []:\n    pass\nprint(a, b, c, lambda d: d)\nimport tensorflow"),
+        ("import tensorflow", "def f(a, *b, c=1, **d):\n    global e\n    e = a, b, c, d\nprint(e)\nimport tensorflow"),
+    ],
+)
+def test_what_a_script_that_may_run_is_found_for_is_a_warning(tmp_path, old, new):
+    (tmp_path / "net.py").write_text("import tensorflow as tf\ngiven = 1\n", encoding="utf-8")
+    (tmp_path / "train.py").write_text(SCRIPT.replace(old, new, 1) if old else SCRIPT, encoding="utf-8")
+    assert [each.severity.word for each in scan([tmp_path]).findings if each.rule == "TP502"] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("source", "runs"),
+    [
+        ("def f(a=False):\n    if a:\n        here()\nf()", False),
+        ("def f(a=False):\n    if a:\n        here()\nf(False)", False),
+        ("def f(a=False):\n    if a:\n        here()\nf()\nf(True)", True),
+        ("def f(a=False):\n    if a:\n        here()\nf(*given)", True),
+        ("def f(a=False):\n    if a:\n        here()\nf(**given)", True),
+        ("def f(a=False):\n    if a:\n        here()\nrun(f)", True),
+        ("def f(a=False):\n    a = read()\n    if a:\n        here()\nf()", True),
+        ("class A:\n    def f(self, a=False):\n        if a:\n            here()\nx = A()\nx.f(False)", False),
+        ("class A:\n    def f(self, a=False):\n        if a:\n            here()\nx = A()\nx.f(True)", True),
+        (
+            "class A:\n    def f(self, a=False):\n        if a:\n            here()\n"
+            "class B:\n    def f(self, a=False):\n        pass\nx, y = A(), B()\nx.f()\ny.f(True)",
+            False,
+        ),
+        (
+            "class A:\n    def __init__(self, a=0):\n        self.a = a\n    def f(self):\n        if self.a > 0:\n"
+            "            here()\nA(0).f()",
+            False,
+        ),
+        (
+            "class A:\n    def __init__(self, a=0):\n        self.a = a\n    def f(self):\n        if self.a > 0:\n"
+            "            here()\nclass B(A):\n    pass\nA(0).f()\nB(1).f()",
+            True,
+        ),
+    ],
+)
+def test_a_parameter_is_what_all_calls_give_it(tmp_path, source, runs):
+    assert (why(reach_of(tmp_path, train=source)) == "") is runs
