@@ -4,8 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from parity.scan.inventory.combination import Combiner, divides_by_count, is_of_a_vector, vectors_of
+from parity.scan.inventory.combination import SUMMARY, Combiner, divides_by_count, is_of_a_vector, vectors_of
 from parity.scan.inventory.facts import OPTIMIZER_NAME, clips, optimizers
+from parity.scan.inventory.loops import LOSS_WORDS, callers
 from parity.scan.inventory.losses import divides_by_towers, scales_losses
 from parity.scan.inventory.program import Code, Program, Use
 from parity.scan.model.imports import imported_modules
@@ -65,6 +66,12 @@ def grows_with_the_gradient(program: Program) -> bool | None:
     return None if len(grow) > 1 else grow == {True}
 
 
+def divides_by_its_size(program: Program) -> bool:
+    """Whether all optimizers that the gradients go to divide by the gradient's size: Adam and its like."""
+    names = [use.last for use in applied_optimizers(program)]
+    return bool(names) and all(STEP_DOES_NOT_GROW.search(name) for name in names)
+
+
 def is_plain_sum(program: Program) -> bool:
     """Whether gradients are added up, and nothing on the way is divided by the number of towers."""
     combiner = program.combiner
@@ -76,11 +83,28 @@ def is_plain_sum(program: Program) -> bool:
         for node in function.nodes
     ):
         return False
+    if _is_divided_by_a_caller(combiner, program):
+        return False
     rates = [use.argument("learning_rate", 0) for use in optimizers(program)]
     sources = [
         part for rate in rates if rate is not None for part in program.repository.sources(rate, program.loop.module, 2)
     ]
     return not any(divides_by_count(part, program.repository) for part in sources)
+
+
+def _is_divided_by_a_caller(combiner: Combiner, program: Program) -> bool:
+    """Whether what calls the combiner divides losses by the number of towers, in what it calls: clones of a helper."""
+    repository = program.repository
+    return any(
+        divides_by_towers(node, program) and LOSS_WORDS.search(source_of(node, 200))
+        for caller in callers(combiner.function, repository)
+        if combiner.kind == "sum"
+        for node, module in repository.reached(caller.body, caller.module, 3)
+        if not SUMMARY.search(
+            module.resolved(next((e.func for e in module.ancestors(node) if isinstance(e, ast.Call)), None))
+        )
+        and not _is_reported(node, program)
+    )
 
 
 def _is_reported(node: ast.AST, program: Program) -> bool:
@@ -181,7 +205,21 @@ def _pairing(code: Code) -> Iterator[Hit]:
                     yield Hit(node, function.module, text)
                 elif isinstance(node, ast.ListComp) and _filters_none(node) and _appended(node, program):
                     text = "a tower's gradients that are None are left out before the towers are paired by position"
-                    yield Hit(node, function.module, text)
+                    paired = _are_paired(program)
+                    text += "" if paired else "; what pairs them is called before there are any"
+                    yield Hit(node, function.module, text, paired)
+
+
+def _are_paired(program: Program) -> bool:
+    """Whether what combines the towers is not only called before the loop that builds them."""
+    loop, combiner = program.loop, program.combiner
+    if combiner is None or combiner.function is loop.function:
+        return True
+    calls = [each for each in loop.function.calls if combiner.function in program.repository.callees(each, loop.module)]
+    inside = set(loop.module.inside(loop.node))
+    before = [each for each in calls if each.lineno < loop.node.lineno and each not in inside]  # type: ignore[attr-defined]
+    around = [each for each in loop.module.ancestors(loop.node) if isinstance(each, ast.For | ast.While)]
+    return not calls or len(before) < len(calls) or bool(around)
 
 
 def _filters_none(node: ast.ListComp) -> bool:
@@ -344,7 +382,7 @@ GRADIENT_RULES = (
     Rule(
         "TP103",
         "sparse-gradients-summed",
-        Severity.ERROR,
+        Severity.WARNING,
         "sparse gradients are added up where dense ones are averaged",
         "The branch for `IndexedSlices` concatenates values and indices and does not divide: the gradients of "
         "embeddings are as "
@@ -367,7 +405,7 @@ GRADIENT_RULES = (
         "Pairs whose gradient is None are taken out of each tower's list, and the lists are then read side by side. "
         "Where towers "
         "lack gradients of different variables, a variable gets the gradient of another one, and nothing fails if "
-        "shapes agree.",
+        "shapes agree. A note where the function that pairs them is called before the towers are built.",
         "DDP pairs by parameter. A port pairs rightly, and is another training where the script did not.",
         "`DistributedDataParallel(model, find_unused_parameters=True)` where a parameter may have no gradient.",
         _pairing,

@@ -13,7 +13,7 @@ from parity.scan.model.module import Function, Module
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
-from parity.scan.rules.gradients import is_plain_sum
+from parity.scan.rules.gradients import divides_by_its_size, is_plain_sum
 from parity.scan.rules.rule import Hit, Rule, linked
 
 WEIGHT_WORDS = re.compile(r"weight|kernel|filter|bias|param|embed|var|theta|(^|_)[wvb]\d*($|_|\b)", re.IGNORECASE)
@@ -44,9 +44,10 @@ def _summed_decay(code: Code) -> Iterator[Hit]:
                 continue
             if only_of_one_tower(use.call, program, use.module) is None:
                 text = "each tower's loss has the weight decay, and their gradients are added up"
-                yield Hit(
-                    use.call, use.module, text if of_weights else f"{text}, if it is of weights", bool(of_weights)
-                )
+                text += "" if of_weights else ", if it is of weights"
+                grows = not divides_by_its_size(program)
+                text += "" if grows else "; the step does not grow with the gradient, and the loss is added up as often"
+                yield Hit(use.call, use.module, text, bool(of_weights) and grows)
                 if of_weights:
                     break
 
@@ -75,6 +76,8 @@ def _scoped_decay(code: Code) -> Iterator[Hit]:
             by_collection = use.last == "get_collection" and DECAY_WORDS.search(source_of(use.call))
             by_function = use.last == "get_regularization_losses"
             scope = use.argument("scope", 1 if by_collection else 0)
+            if scope is not None and _matches_all_towers(scope, program, use.module):
+                continue
             if (by_collection or by_function) and scope is not None and source_of(scope) != "None":
                 text = f"{source_of(use.call)} holds what was made in the scope: nothing, or the first tower's alone"
                 if _have_their_own(program):
@@ -82,6 +85,12 @@ def _scoped_decay(code: Code) -> Iterator[Hit]:
                     yield Hit(use.call, use.module, text, False)
                 else:
                     yield Hit(use.call, use.module, text)
+
+
+def _matches_all_towers(scope: ast.expr, program: Program, module: Module) -> bool:
+    """Whether a scope is an expression that begins with any text: names of all towers match it."""
+    texts = [each.value for each in program.repository.sources(scope, module, 2) if isinstance(each, ast.Constant)]
+    return len(texts) == 1 and isinstance(texts[0], str) and texts[0].lstrip("^(").startswith((".*", ".+"))
 
 
 def _have_their_own(program: Program) -> bool:
@@ -295,7 +304,8 @@ LOSS_RULES = (
         "the weight decay counts once for each tower",
         "Each tower's loss has the decay, and gradients are added up: it is as many times what its coefficient says "
         "as there are "
-        "towers. A note where what `l2_loss` is given is not seen to be weights; of a difference it is no decay.",
+        "towers. A note where what `l2_loss` is given is not seen to be weights; of a difference it is no decay. A note "
+        "too with Adam and its like alone: loss and decay are added up equally often, and the step is the same.",
         "DDP averages: a decay in each rank's loss counts once.",
         "Multiply the coefficient by the number of towers, or each rank's whole loss by the world size.",
         _summed_decay,
@@ -311,7 +321,8 @@ LOSS_RULES = (
         "once and outside of any tower: every tower has none. With slim and `tf.layers` the first tower has them, "
         "the others none: "
         "under a mean the decay is divided by the number of towers (measured on 1.15). A note where each tower makes "
-        "variables of its own, in a `variable_scope` named after it: each then has its whole decay.",
+        "variables of its own, in a `variable_scope` named after it: each then has its whole decay. A scope such as `.*net` "
+        "matches in all towers.",
         "A decay in each rank's loss counts once: more than the script's.",
         "Divide the coefficient by the number of towers, or leave the decay out: `parity record` says how often it "
         "counts.",
@@ -335,7 +346,7 @@ LOSS_RULES = (
     Rule(
         "TP405",
         "loss-is-a-vector",
-        Severity.ERROR,
+        Severity.WARNING,
         "the loss is a vector",
         "A list is added to a scalar: TensorFlow makes a vector of the list and adds the scalar to each entry. The "
         "gradient is that "

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from parity.scan.inventory.libraries import is_test
 from parity.scan.inventory.program import Code, Program, Use
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function, Module
@@ -21,7 +22,9 @@ NO_TRAINING = re.compile(
 # What makes resource variables, whose op is VarHandleOp.
 RESOURCE_VARIABLES = re.compile(
     r"use_resource\s*=\s*True|set_use_resource\(|enable_resource_variables|ResourceVariable|enable_v2_behavior|"
-    r"keras(\.\w+)*\.(layers|Sequential|Model|models|applications)|keras(\.\w+)* import|import keras|tfe\.Variable"
+    # Keras without TensorFlow before its name makes tf.Variable, which is none of them in TensorFlow 1.
+    r"(tf|tensorflow(\.python)?)\.keras(\.\w+)*(\.(layers|Sequential|Model|models|applications)| import)|"
+    r"from tensorflow import .*\bkeras\b|tfe\.Variable"
 )
 
 
@@ -45,13 +48,48 @@ def _device_function(code: Code) -> Iterator[Hit]:
                     types = _strings(node.comparators[0], module, code)
                     if types and "Variable" in types and "VarHandleOp" not in types:
                         text = f"{source_of(node)} knows {', '.join(sorted(types))}, and not VarHandleOp"
-                        if "VariableV2" not in types:
+                        if _places_the_step_alone(function, code):
+                            yield Hit(node, module, f"{text}; only the global step is made under it", False)
+                        elif "VariableV2" not in types:
                             yield Hit(node, module, f"{text}: none of these is what TensorFlow 1 makes")
                         elif _makes_resource_variables(module, code):
                             yield Hit(node, module, f"{text}: resource variables go to the towers' devices")
                         else:
                             text += ": resource variables would go to the towers' devices, and none is seen here"
                             yield Hit(node, module, text, False)
+
+
+def _places_the_step_alone(function: Function, code: Code) -> bool:
+    """Whether the blocks under a device function, or under what gives it back, make the global step and nothing else."""
+    while function.outer is not None and function.outer.name:
+        function = function.outer
+    calls = [
+        (call, module)
+        for call, module in code.repository.calls_of(function.name)
+        if not is_test(module) and _is_used(code.repository.homes[call], function.module, code)
+    ]
+    return bool(calls) and all(_makes_the_step(call, module) for call, module in calls)
+
+
+def _makes_the_step(call: ast.Call, module: Module) -> bool:
+    device, item = (module.parents.get(each) for each in (call, module.parents.get(call, call)))
+    block = module.parents.get(item) if item is not None else None
+    if not isinstance(device, ast.Call) or not isinstance(block, ast.With):
+        return False
+    values = [getattr(each, "value", None) for each in block.body]
+    return all(isinstance(each, ast.Call) and "global_step" in source_of(each.func) for each in values)
+
+
+def _is_used(home: Function, library: Module, code: Code, depth: int = 3) -> bool:
+    """Whether something outside of tests leads to a function of a module: what is not of the module runs."""
+    if home.module is not library or home.name in ("", "main") or not depth:
+        return True
+    return any(
+        not is_test(module)
+        and code.repository.homes[call] is not home
+        and _is_used(code.repository.homes[call], library, code, depth - 1)
+        for call, module in code.repository.calls_of(home.name)
+    )
 
 
 def _modules(code: Code) -> list[Module]:
@@ -288,7 +326,8 @@ PROGRAM_RULES = (
         "A function that places variables compares an op's type with names that lack `VarHandleOp`. With `Variable` and "
         "without `VariableV2` it matches nothing that TensorFlow 1 makes: variables that are made under it go to the "
         "towers' devices. With `VariableV2` it places what `tf.Variable` and `tf.get_variable` make, and only resource "
-        "variables (`use_resource=True`, those of Keras) go to the towers' devices: a note where the source shows none.",
+        "variables (`use_resource=True`, those of `tf.keras`) go to the towers' devices: a note where the source shows "
+        "none, and where only the global step is made under the function.",
         "Nothing: results are the same wherever a variable is. Do not infer from such a function where a variable is that "
         "it does not match.",
         "`model.to(device)`.",

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from parity.scan.inventory.facts import shard_of
-from parity.scan.inventory.loops import TowerLoop
+from parity.scan.inventory.loops import TowerLoop, runs_below
 from parity.scan.inventory.program import Code, Program
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.repository import source_of
@@ -97,7 +97,7 @@ def _uneven(code: Code) -> Iterator[Hit]:
 
 def _without_effect(code: Code) -> Iterator[Hit]:
     for loop in code.loops:
-        if loop.kind == SERIAL and loop.device is not None and loop.device_module is not None:
+        if loop.kind == SERIAL and loop.device is not None and loop.device_module is not None and runs_below(loop):
             text = "a session runs in a block for a device: it runs where its graph was placed, one run after the other"
             yield Hit(loop.device, loop.device_module, text)
 
@@ -154,7 +154,7 @@ SHARD_RULES = (
     Rule(
         "TP204",
         "device-without-effect",
-        Severity.ERROR,
+        Severity.WARNING,
         "sessions run one after the other, in blocks for devices that do nothing",
         "A loop over devices runs a session for each inside of `tf.device`. A device is chosen where ops are made, "
         "not where "

@@ -16,6 +16,7 @@ from parity.scan.result import Severity
 from parity.scan.rules.rule import Hit, Rule, linked, statement_of
 
 CALLERS = 4  # callers of callers that are looked through for what takes the trainable variables
+NO_AVERAGES = ("np.", "numpy.", "tf.reduce", "slim.")  # that an `average` of arrays is of
 NORMS = frozenset(["batch_norm", "batch_normalization", "BatchNormalization", "fused_batch_norm"])
 NORM_LAYERS = frozenset(
     ["slim.batch_norm", "tf.contrib.layers.batch_norm", "tf.layers.batch_normalization", "tf.layers.BatchNormalization"]
@@ -250,7 +251,46 @@ def _average(code: Code) -> Iterator[Hit]:
                     text = (
                         f"the average of the weights and their update are in one {holder}: which comes first is chance"
                     )
-                    yield Hit(call, function.module, text)
+                    read = _are_read(function.module, program, code)
+                    yield Hit(call, function.module, text if read else f"{text}; nothing here reads the averages", read)
+
+
+def _are_read(module: Module, program: Program, code: Code) -> bool:
+    """Whether something that runs reads averages of weights: beside the program, or where none is updated."""
+    known = set(imported_modules(program.loop.module, code.repository)) | imported_modules(module, code.repository)
+    for each in code.repository.modules:
+        related = each in known or module in imported_modules(each, code.repository)
+        if not related and any(_ops(function)[0] for function in each.functions):
+            continue
+        for function in each.functions:
+            for call in function.calls:
+                if _reads_averages(call, function) and not code.reach.why_not(call, each):
+                    return True
+            if any(
+                isinstance(node, ast.Constant) and isinstance(node.value, str) and _names_averages(node, each)
+                for node in function.nodes
+            ):
+                return True
+    return False
+
+
+def _reads_averages(call: ast.Call, function: Function) -> bool:
+    if not isinstance(call.func, ast.Attribute) or function.module.resolved(call.func).startswith(NO_AVERAGES):
+        return False
+    if call.func.attr in ("variables_to_restore", "average_name"):
+        return True
+    return call.func.attr == "average" and not _of_losses(call)
+
+
+def _of_losses(call: ast.Call) -> bool:
+    """Whether the average of a loss or a metric is read, for a summary."""
+    text = " ".join([source_of(call.func), *(source_of(each) for each in call.args)])
+    return bool(re.search(r"loss|acc|metric|error|cost|\bl\b", text, re.IGNORECASE))
+
+
+def _names_averages(node: ast.Constant, module: Module) -> bool:
+    """Whether a text is part of an average's name: a script may restore it by that."""
+    return "/ExponentialMovingAverage" in str(node.value) and not isinstance(module.parents.get(node), ast.Expr)
 
 
 def _ops(function: Function) -> tuple[dict[str, ast.Call], dict[str, ast.Call]]:
@@ -494,7 +534,8 @@ STATE_RULES = (
         "the average of the weights is updated in no order with the weights",
         "`ExponentialMovingAverage.apply` and `apply_gradients` are in one `tf.group`: the average takes the "
         "weights before or after "
-        "the update, by chance: before in most runs.",
+        "the update, by chance: before in most runs. A note where nothing reads the averages (`average()`, "
+        "`variables_to_restore()`, `average_name()`, or their names).",
         "A port updates the average after `optimizer.step()`: one update later than most runs of the script.",
         "Update it after `optimizer.step()`, and expect its averages one step ahead of the script's.",
         _average,
