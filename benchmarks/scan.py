@@ -29,6 +29,7 @@ SETS = (
     "labelled_fourth",
     "labelled_fifth",
     "labelled_sixth",
+    "labelled_seventh",
 )
 LABELS = Path(__file__).parents[1] / "tests" / "parity" / "scan" / "labels"
 NEAR = 3  # lines by which a reader and the scan may name another line of one place
