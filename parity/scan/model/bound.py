@@ -15,6 +15,8 @@ BUILTINS_OF_PYTHON_2 = re.findall(
 GIVEN = frozenset([*dir(builtins), *BUILTINS_OF_PYTHON_2, "__file__", "__path__", "__class__", "__builtins__"])
 # By which names come to be that no statement shows.
 MADE_UP = re.compile(r"\bexec\b|execfile|globals\(\)|locals\(\)|(?<![\w.])vars\(\)|__builtins__|\bbuiltins\b|^\s*%")
+# Syntax trees here have no names of handlers.
+HANDLED = re.compile(r"\s*except\b.*(?:\bas\s+|,\s*)(\w+)\s*:")
 GLOBALS = re.compile(r"\s*(?:global|nonlocal)\s+([\w, ]+)")
 # What stands in them may not be run, or may fail without ending the program.
 SOMETIMES = (
@@ -72,16 +74,19 @@ def _bound(module: Module) -> Iterator[str]:
     yield from module.imports
     yield from module.classes
     for line in module.lines:
-        said = GLOBALS.match(line)
+        handled, said = HANDLED.match(line), GLOBALS.match(line)
+        yield from handled.groups() if handled else ()
         yield from re.split(r"\s*,\s*", said[1].strip()) if said else ()
     for function in module.functions:
         yield function.name
         yield from (name.partition(".")[0] for name in function.assigned)
         for node in [function.node, *function.nodes]:
             if isinstance(node, ast.arg):
-                yield node.arg
+                # Python 2 takes tuples of names, which stand there as they are written.
+                yield from re.findall(r"\w+", node.arg)
             elif isinstance(node, ast.Lambda | ast.FunctionDef):
-                yield from (each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg))
+                given = (each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg))
+                yield from (name for each in given for name in re.findall(r"\w+", each))
             elif isinstance(node, ast.ExceptHandler) and node.name:
                 yield node.name
             elif isinstance(node, ast.Import | ast.ImportFrom):

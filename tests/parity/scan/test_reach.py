@@ -182,6 +182,8 @@ def test_what_a_script_that_ends_before_is_found_for_is_a_note(tmp_path, old, ne
         ("import tensorflow", "from elsewhere import *\nprint(given)\nimport tensorflow"),
         ("import tensorflow", "from net import *\nprint(given)\nimport tensorflow"),
         ("import tensorflow", "def other():\n    return given\nimport tensorflow"),
+        ("    losses = []", "    try:\n        losses = []\n    except OSError as e:\n        losses = [e]"),
+        ("import tensorflow", "def f(a, (b, c)):\n    return b, c\nimport tensorflow"),
         ("import tensorflow", "globals().update(a=1)\nprint(a)\nimport tensorflow"),
         ("import tensorflow", "for a, (b, *c) in []:\n    pass\nprint(a, b, c, lambda d: d)\nimport tensorflow"),
         ("import tensorflow", "def f(a, *b, c=1, **d):\n    global e\n    e = a, b, c, d\nprint(e)\nimport tensorflow"),
