@@ -1,9 +1,14 @@
-"""Blocks that are run apart: two launchers of docs/machines.md, a copy of the checkout for docs/extending.md."""
+"""Blocks that are run in a place of their own: a new environment, two launchers, a copy of the checkout.
 
+They stand in docs/getting_started.md, docs/machines.md, docs/record.md, docs/lessons.md and docs/extending.md.
+"""
+
+import os
 import re
 import shutil
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +17,11 @@ from pages.test_blocks import environment
 
 HERE = "tests/pages/test_blocks_apart.py"
 WITHIN = 1500
+# Without a folder of wheels, a new environment is a download of gigabytes.
+WHEELS = os.environ.get("PIP_FIND_LINKS", "")
+needs_wheels = pytest.mark.skipif(
+    not Path(WHEELS or "-").is_dir(), reason="needs a folder of wheels in $PIP_FIND_LINKS"
+)
 MACHINE = """
 import argparse, os
 import torch, torch.distributed as dist
@@ -106,3 +116,58 @@ def test_the_page_on_extending_says_how_a_row_of_the_semantics_is_written(tmp_pa
     printed(bash(text_of_block("docs/extending.md", "REFRESH_SEMANTICS"), copy, PYTHONPATH=f"{copy}:{copy / 'tests'}"))
     written = page.read_text(encoding="utf-8")
     assert [row for row in rows if row.split("|")[1] not in written] == []
+
+
+def test_the_page_on_lessons_says_how_their_pages_are_written_anew(tmp_path):
+    """In a copy of the checkout that has four of the lessons, one of whose pages is spoilt."""
+    copy = copy_of_checkout(tmp_path / "checkout")
+    for folder in (copy / "examples" / "lessons").glob("[0-9][0-9]_*"):
+        if int(folder.name[:2]) > 4:
+            shutil.rmtree(folder)
+            (copy / "parity" / "teach" / "rendered" / f"{folder.name[:2]}.html").unlink()
+    page = copy / "parity" / "teach" / "rendered" / "03.html"
+    right = page.read_text(encoding="utf-8")
+    page.write_text(right.replace("<h1>From towers to DDP</h1>", "<h1>Another</h1>"), encoding="utf-8")
+    printed(bash(text_of_block("docs/lessons.md", "PARITY_GOLDEN"), copy, PYTHONPATH=str(copy)))
+    assert "<h1>From towers to DDP</h1>" in page.read_text(encoding="utf-8")
+
+
+def test_the_page_on_recording_says_how_its_traces_are_replayed(tmp_path):
+    """Each line on a trace that fits it: of a script with one loss, of one with two optimizers, of a training program."""
+    lines = text_of_block("docs/record.md", "parity replay trace --torch").splitlines()
+    assert [len(re.findall("--loss", line)) for line in lines] == [1, 2, 0]
+    scripts = ROOT / "tests" / "legacy_scripts"
+    for line, name in zip(lines, ("split_sum", "two_optimizers", "program"), strict=True):
+        folder = tmp_path / name
+        folder.mkdir()
+        if name == "program":
+            record = (ROOT / "tests" / "pages" / "stand_ins" / "recorded_program.sh").read_text(encoding="utf-8")
+        else:
+            shutil.copy(scripts / f"{name}.py", folder / "script.py")
+            shutil.copy(scripts / "ports" / f"{name}_torch.py", folder / "port.py")
+            shutil.copy(scripts / "ports" / f"{name}.toml", folder / "port.toml")
+            record = "parity record --steps 3 --out trace -- script.py"
+        printed(bash(record, folder))
+        assert "verdict: same" in printed(bash(line, folder)), line
+
+
+@needs_wheels
+def test_a_new_environment_is_installed_as_the_first_page_says_and_works(tmp_path):
+    copy = copy_of_checkout(tmp_path / "checkout")
+    install = text_of_block("docs/getting_started.md", "pip install -c constraints.txt")
+    output = printed(bash(f"{install}\ncd ..\nparity doctor\nwhich parity", copy, PYTHONPATH=""))
+    assert "`parity run` works here." in output
+    assert output.splitlines()[-1] == str(copy / ".venv" / "bin" / "parity")
+
+
+@pytest.mark.tf1
+@needs_wheels
+def test_tensorflow_1_is_installed_as_the_page_on_machines_says_and_is_compared(tmp_path, tf1_python):
+    shutil.copytree(ROOT / "tests" / "cases" / "square", tmp_path / "CASE")
+    interpreter = Path(subprocess.run(
+        [tf1_python, "-c", "import sys; print(sys.base_prefix)"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout.strip())  # fmt: skip
+    environment(tmp_path)
+    (tmp_path / ".bin" / "python3.7").symlink_to(interpreter / "bin" / "python3.7")
+    output = printed(bash(text_of_block("docs/machines.md", "tensorflow==1.15.5"), tmp_path))
+    assert "verdict: same" in output and "tensorflow 1.15.5" in output
