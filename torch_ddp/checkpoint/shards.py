@@ -7,6 +7,7 @@ machines see. No file is unpickled.
 
 import contextlib
 import importlib.util
+import logging
 import re
 import shutil
 import uuid
@@ -194,6 +195,21 @@ def _agreed_token(rank: Rank) -> str:
 
 
 @contextlib.contextmanager
+def _without_logged_tracebacks() -> Iterator[None]:
+    """Keeps torch from logging the traceback of a file that it cannot read, which the error says in a line."""
+
+    def without(record: logging.LogRecord) -> bool:
+        return not (record.exc_info and "metadata" in str(record.msg))
+
+    root = logging.getLogger()  # which torch's loader logs to
+    root.addFilter(without)
+    try:
+        yield
+    finally:
+        root.removeFilter(without)
+
+
+@contextlib.contextmanager
 def _said(what: str) -> Iterator[None]:
     from torch.distributed.checkpoint.api import CheckpointException
 
@@ -201,7 +217,8 @@ def _said(what: str) -> Iterator[None]:
         with warnings.catch_warnings():
             # Of a single process, which is one on purpose.
             warnings.filterwarnings("ignore", "torch.distributed is disabled")
-            yield
+            with _without_logged_tracebacks():
+                yield
     except (CheckpointException, OSError, RuntimeError, ValueError, KeyError) as error:
         failures = getattr(error, "failures", {})
         raised = [f"{each[0]} on rank {rank}" for rank, each in sorted(failures.items())] or [str(error)]

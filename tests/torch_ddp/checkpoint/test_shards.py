@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import logging
 import os
 import warnings
 
@@ -153,3 +154,18 @@ def test_a_pipe_among_the_shards_is_not_waited_for(tmp_path, named):
     assert resumed(ALONE, str(tmp_path))[0] is None
     with pytest.raises(CheckpointError, match=r"expected the files in .* that it was saved with"):
         tensors_of(next(tmp_path.glob("*.pt")), "model")
+
+
+def test_a_shard_that_cannot_be_read_is_refused_in_a_line_and_no_traceback_is_logged(tmp_path, caplog):
+    saved(ALONE, str(tmp_path), [1])
+    [place] = tmp_path.glob("shards-*")
+    [shard] = place.iterdir()
+    data = bytearray(shard.read_bytes())
+    data[8:12] = b"}}}}"
+    shard.write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"expected the tensors of 'model' in .*, got ") as raised:
+        tensors_of(next(tmp_path.glob("*.pt")), "model")
+    assert "\n" not in str(raised.value)
+    logging.getLogger().warning("metadata of others")
+    # Its other loggers have a handler that leaves all of it out; what the root logger has goes to the terminal.
+    assert [each.message for each in caplog.records if each.name == "root"] == ["metadata of others"]
