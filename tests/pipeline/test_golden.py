@@ -8,14 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from parity.case import load_case
 from parity.cli import main
 from parity.experiment import GoldenError, keep_golden, open_sides, run_case
 from parity.experiment.sides.golden_side import GoldenSide
+from parity.mapping.states import read_all, write_states
 from parity.testing import assert_parity
-from parity.trace import DamagedError, read_json
+from parity.trace import DamagedError, Trace, read_json
 
 SQUARE = Path(__file__).parents[1] / "cases" / "square"
 WITHOUT_TENSORFLOW = """
@@ -109,6 +111,18 @@ def test_a_folder_that_is_no_golden_trace_or_of_another_version_is_refused(copie
         description.unlink()
         with pytest.raises(GoldenError, match="Bless a case first"):
             run_case(case, sides, golden=copied / "golden")
+
+
+def test_an_input_of_a_golden_trace_without_examples_is_refused(copied, tmp_path):
+    feeds = copied / "golden" / "feeds"
+    batches = [(number, read_all(Trace(feeds).step(number))) for number in Trace(feeds).step_numbers]
+    batches[-1][1]["feed/x"] = np.float32(3.0)
+    shutil.rmtree(feeds)
+    write_states(feeds, batches)
+    side = GoldenSide(copied / "golden", load_case(copied))
+    with pytest.raises(GoldenError, match=r"expected examples along the first axis of feed/x in .*, got one number"):
+        side.batches(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_of_other_things_is_never_overwritten(copied):

@@ -58,7 +58,19 @@ class GoldenSide:
                 )
 
     def batches(self, out: Path) -> "Future[Any]":
-        """Leaves the batches at `out`; answers with what they consist of."""
+        """Leaves the batches at `out`; answers with what they consist of.
+
+        Raises:
+          GoldenError: an input of a batch has no examples.
+        """
+        feeds = Trace(self._folder / "feeds")
+        for step in map(feeds.step, feeds.step_numbers):
+            for name in step.names():
+                if not step.shape(name):
+                    raise GoldenError(
+                        f"golden: expected examples along the first axis of {name} in {self._folder / 'feeds'}, got one "
+                        "number. Bless the case again."
+                    )
         shutil.copytree(self._folder / "feeds", out, dirs_exist_ok=True)
         return _done(self._known["inputs"])
 
