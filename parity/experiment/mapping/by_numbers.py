@@ -105,6 +105,7 @@ def _decided(draft: Draft, ready: Ready) -> Draft:
     outputs = Outputs(gradients, *passes)
     guessed = by_neighbours(variant, outputs, (passes[0].ops, passes[1].ops))
     decided = most_reached(guessed.with_reasons_since(draft), own_passes)
+    decided = in_shown_layouts(decided, gradients, own_passes)
     # Once more under what was decided, for the proof has to be of that.
     final = own_passes(decided)
     if final is None:
