@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from parity.locate.downstream import losses_of, readers, upstream
 from parity.locate.op_kinds import joins, picks, same_kind
-from parity.locate.sums import parts_in_another_order
+from parity.locate.sums import Sums
 from parity.trace import ForwardOp
 
 DRAWING = ("rand", "normal", "bernoulli", "multinomial", "dropout", "uniform", "truncated", "stateless")
@@ -60,9 +60,11 @@ def part(reference: Side, candidate: Side, mapping: Mapping[str, Sequence[str]])
       mapping: dict of the reference's variable to the names of the port's parameters.
     """
     # Without what only joins, or adds up in another order, and with it where nothing else is wrong.
-    parts = _in_another_order(candidate, reference)
-    of_port = first_wrong(candidate, parts | _put_together(candidate, reference)) or first_wrong(candidate)
-    of_reference = first_wrong(reference, _in_another_order(reference, candidate)) or first_wrong(reference)
+    one, two = Sums(reference.ops), Sums(candidate.ops)
+    of_other_sums = two.parts_without_a_like(candidate.reached, one, reference.reached)
+    of_port = first_wrong(candidate, of_other_sums | _put_together(candidate, reference)) or first_wrong(candidate)
+    of_other_sums = one.parts_without_a_like(reference.reached, two, candidate.reached)
+    of_reference = first_wrong(reference, of_other_sums) or first_wrong(reference)
     port = of_port[0] if of_port else None
     # Which of the reference's first ops belongs to the port's, what both take says.
     own = _nearest(port, of_reference, reference, candidate) if of_reference else None
@@ -101,10 +103,6 @@ def _put_together(side: Side, other: Side) -> set[int]:
         if (joined or (picks(op) and taken)) and all(each in found for each in taken):
             found.add(number)
     return found
-
-
-def _in_another_order(side: Side, other: Side) -> set[int]:
-    return parts_in_another_order(side.ops, side.reached, other.ops, other.reached)
 
 
 def differing_layers(

@@ -33,6 +33,12 @@ REDUCING = frozenset(
     ["mean", "sum", "max", "min", "prod", "var_mean", "var", "std_mean", "std", "norm", "argmax", "argmin"]
 )
 
+# What may be done in any order, with what turns one of it round: sums and differences, products and quotients.
+ANY_ORDER = (
+    frozenset(["add", "addn", "addv2", "sub", "rsub", "neg"]),
+    frozenset(["mul", "div", "realdiv", "truediv", "rdiv", "multiply", "divide"]),
+)
+
 PICKING = frozenset(
     [
         "chunk",
@@ -64,6 +70,11 @@ def joins(op: ForwardOp) -> bool:
 def picks(op: ForwardOp) -> bool:
     """Whether an op hands on a part of what it takes: it may be the same though the rest is not."""
     return _plain(op.kind) in PICKING
+
+
+def any_order(op: ForwardOp) -> int | None:
+    """Returns which of the kinds an op is that may be done in any order, 0 of sums and 1 of products; None for others."""
+    return next((number for number, kinds in enumerate(ANY_ORDER) if _plain(op.kind) in kinds), None)
 
 
 def reduces(op: ForwardOp) -> bool:

@@ -117,20 +117,20 @@ def _ends_its_function(number: int, ops: Sequence[ForwardOp]) -> bool:
     # and taken where that call has ended.
     if all(_call_of(each) == _call_of(own) for each in given):
         return not any(_call_of(each) == _call_of(own) for each in taking)
-    return all(_is_called_in(each, own) for each in given) and not any(_is_called_in(each, own) for each in taking)
+    return all(_runs_within(each, own) for each in given) and not any(_runs_within(each, own) for each in taking)
 
 
 def _call_of(line: SourceLine | None) -> tuple[Any, ...] | None:
     return (line.file, line.function, line.callers) if line is not None else None
 
 
-def _is_called_in(line: SourceLine | None, other: SourceLine) -> bool:
-    """Whether a line is run in the call of a function in which another line is run, by itself or in what that calls."""
+def _runs_within(line: SourceLine | None, caller: SourceLine) -> bool:
+    """Whether a line is run in the call of a function in which `caller` is run, by itself or in what that calls."""
     if line is None:
         return False
     frames = [(line.file, line.line, line.function, line.text), *line.callers]
     return any(
-        (file, function, (*line.callers[depth:],)) == (other.file, other.function, (*other.callers,))
+        (file, function, (*line.callers[depth:],)) == _call_of(caller)
         for depth, (file, _, function, _) in enumerate(frames)
     )
 

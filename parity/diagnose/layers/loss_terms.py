@@ -23,6 +23,7 @@ from parity.diagnose.layers.term_counts import (
 from parity.judge.result import Cause
 
 MOST_TERMS_SHOWN = 2
+OF_A_LABEL = 2  # terms of which a label that is 0 or 1 says which one counts
 
 
 def other_terms(sums: Sums) -> Cause | None:
@@ -55,8 +56,8 @@ def other_terms(sums: Sums) -> Cause | None:
     # What counts here does not count there, of every term: the mask of one side is the other's complement.
     if len(wrong) > 1 and all(_exchanged(sums.reference[key], sums.candidate[key]) for key in wrong):
         return _inverted(sums, wrong)
-    if len(wrong) == len((0, 1)) and all(
-        _parts(side[wrong[0]], side[wrong[1]]) for side in (sums.reference, sums.candidate)
+    if len(wrong) == OF_A_LABEL and all(
+        _count_by_turns(*(side[key] for key in wrong)) for side in (sums.reference, sums.candidate)
     ):
         return _other_labels(sums, wrong)
     return _counted(sums, wrong[0]) if len(wrong) == 1 else _several(sums, wrong)
@@ -86,11 +87,11 @@ def _inverted(sums: Sums, keys: list[str]) -> Cause:
     return build_cause("loss_function", "inverted", evidence=evidence, names=names)
 
 
-def _parts(one: Term, other: Term) -> bool:
-    """Whether of two numbers of each example one side's loss counts one, as of log p and log(1 - p) what the label says."""
-    if one.counts.shape != other.counts.shape or one.counts.size < MOST_TERMS_SHOWN:
+def _count_by_turns(positive: Term, negative: Term) -> bool:
+    """Whether of two numbers of each example a loss counts one, as of log p and log(1 - p) the one that the label says."""
+    if positive.counts.shape != negative.counts.shape:
         return False
-    held = one.counts != 0.0, other.counts != 0.0
+    held = positive.counts != 0.0, negative.counts != 0.0
     return bool((held[0] != held[1]).all() and held[0].any() and held[1].any())
 
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from support.made_passes import passed
 
+from parity.locate import sums
 from parity.locate.divergence import Side, part
 from parity.locate.downstream import behind_difference
 from parity.locate.matching import reach
-from parity.locate.sums import parts_in_another_order
+from parity.locate.sums import Sums
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.normal(size=(6, 4))
@@ -26,9 +27,10 @@ def sides(reference, candidate):
 
 def parts(one, other):
     reference, candidate = sides(one, other)
+    left, right = Sums(reference.ops), Sums(candidate.ops)
     return (
-        parts_in_another_order(reference.ops, reference.reached, candidate.ops, candidate.reached),
-        parts_in_another_order(candidate.ops, candidate.reached, reference.ops, reference.reached),
+        left.parts_without_a_like(reference.reached, right, candidate.reached),
+        right.parts_without_a_like(candidate.reached, left, reference.reached),
     )
 
 
@@ -89,3 +91,9 @@ def test_a_bias_ends_a_sum_and_a_number_is_a_term_that_may_be_added_anywhere(wei
     ops = [op._replace(weights=weights) if number == 3 else op for number, op in enumerate(side.ops)]
     other = passed(*TERMS, ("add", [0, 1], A + B), ("mean", [3], (A + B).mean()))
     assert parts(side._replace(ops=ops), other)[0] == found
+
+
+@pytest.mark.parametrize(("most", "found"), [(2, set()), (1, {3})])
+def test_a_part_of_more_terms_than_are_kept_tells_nothing(monkeypatch, most, found):
+    monkeypatch.setattr(sums, "MOST_TERMS", most)
+    assert parts(summed(*FROM_THE_LEFT), summed(*FROM_THE_LEFT))[0] == found
