@@ -11,7 +11,6 @@ from parity.experiment.mapping.by_neighbours import by_neighbours
 from parity.experiment.mapping.by_outputs import (
     Outputs,
     Proven,
-    in_shown_layouts,
     most_reached,
     statistics_as_their_layers,
 )
@@ -85,7 +84,7 @@ def _decided(draft: Draft, ready: Ready) -> Draft:
         gradients = Gradients(known, _moved_by_candidate(variant, ready, tied))
         found = variant.by(gradients).with_reasons_since(draft)
         if found.agrees:
-            return in_shown_layouts(found, gradients, own_passes)
+            return most_reached(found, gradients, own_passes)
         variants.append((found, variant, gradients))
     # None agrees: a bug is in the way. That with the most pairs proven goes on, to the outputs in front of the bug; of
     # several that under which both sides have the most outputs, for all gradients of a loss that is off are off.
@@ -104,8 +103,7 @@ def _decided(draft: Draft, ready: Ready) -> Draft:
         variant = _in_layout_of_graph(variant, own_passes)
     outputs = Outputs(gradients, *passes)
     guessed = by_neighbours(variant, outputs, (passes[0].ops, passes[1].ops))
-    decided = most_reached(guessed.with_reasons_since(draft), own_passes)
-    decided = in_shown_layouts(decided, gradients, own_passes)
+    decided = most_reached(guessed.with_reasons_since(draft), gradients, own_passes)
     # Once more under what was decided, for the proof has to be of that.
     final = own_passes(decided)
     if final is None:

@@ -134,18 +134,19 @@ class _Depths:
         return not op.weights or same("add", op.kind)  # a bias, a norm's beta
 
 
-def most_reached(draft: Draft, passes: Callable[[Draft], tuple[Pass, Pass] | None]) -> Draft:
+def most_reached(draft: Draft, gradients: Numbers, passes: Callable[[Draft], tuple[Pass, Pass] | None]) -> Draft:
     """Returns the draft with the layouts of flattened maps under which the candidate gives most of what the reference does.
 
-    A state in which no guess counts does not show them, and behind a bug no gradient does; the outputs between a layer and a
-    bug do, from weights as they are. Where under none of them the layer gives the same of the same, the bug is there: then
-    its kernel is taken as it is.
+    A state in which no guess counts does not show them, in front of weights that are all equal a gradient agrees in every
+    layout, and behind a bug in none; the outputs between a layer and a bug show them, from weights as they are. Where
+    under none of them the layer gives the same of the same, the bug is there: then its kernel is taken as it is.
 
     Args:
       draft: with guesses of layouts that no number has verified, or without.
+      gradients: of both sides, from a state in which no guess counts.
       passes: makes the forward passes of both sides under an assignment; None where they cannot be had.
     """
-    for layer, layouts in _open_layouts(draft).items():
+    for layer, layouts in _open_layouts(draft, gradients).items():
         tried = [_in_layout(draft, layer, layout) for layout in layouts]
         found = [_reached(passes(each), _names(each, layer)) for each in tried]
         counts = [count for count, _ in found]
@@ -157,26 +158,6 @@ def most_reached(draft: Draft, passes: Callable[[Draft], tuple[Pass, Pass] | Non
         else:
             draft = tried[0]  # all of the layer: a bias that was guessed by itself lies as its kernel does
     return draft
-
-
-def in_shown_layouts(draft: Draft, gradients: Numbers, passes: Callable[[Draft], tuple[Pass, Pass] | None]) -> Draft:
-    """Returns a draft that gradients agree with, its flattened maps in the layouts that outputs show where these do not.
-
-    In front of weights that are all equal every column of a kernel has the same gradient: it agrees in every layout.
-
-    Args:
-      draft: with guesses that gradients have verified.
-      gradients: of both sides, from a state in which no guess counts.
-      passes: makes the forward passes of both sides from weights as they are, as of `most_reached`.
-    """
-    undecided = {guess.variable.name for guess in draft.guesses if guess.verified and _in_several(guess, gradients)}
-    opened = [
-        guess._replace(verified=None) if guess.variable.name in undecided else guess._replace(verified=True)
-        for guess in draft.guesses
-    ]
-    shown = most_reached(draft._replace(guesses=tuple(opened)), passes) if undecided else draft
-    texts = {guess.variable.name: guess.text for guess in shown.guesses}
-    return draft._replace(guesses=tuple(each._replace(text=texts[each.variable.name]) for each in draft.guesses))
 
 
 def statistics_as_their_layers(draft: Draft) -> Draft:
@@ -223,11 +204,12 @@ def _reached(found: tuple[Pass, Pass] | None, names: set[str]) -> tuple[int, boo
     return len(known), apart
 
 
-def _open_layouts(draft: Draft) -> dict[str, list[str]]:
+def _open_layouts(draft: Draft, gradients: Numbers) -> dict[str, list[str]]:
     """By layer of the candidate the flattened layouts that are open for it, the one that is guessed first."""
     layers: dict[str, list[str]] = {}
     for guess in draft.guesses:
-        if not guess.verified:
+        # No output shows how a statistic lies: see `statistics_as_their_layers`.
+        if guess.variable.kind != STATISTIC and (not guess.verified or _in_several(guess, gradients)):
             found = [_layout(text) for text in (guess.text, *_texts(guess))]
             layers.setdefault(_layer(guess), []).extend(found)
     # A bias lies as its kernel does, and is guessed by itself: what the kernel is guessed to be is tried first.
