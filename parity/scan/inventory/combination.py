@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from parity.scan.inventory.loops import LOSS_WORDS, TowerLoop, callers
+from parity.scan.inventory.missing import what_none_does
 from parity.scan.model.module import Function, Module
 from parity.scan.model.names import chain
 from parity.scan.model.repository import Repository, source_of
@@ -176,7 +177,7 @@ def _analysed(node: ast.AST, function: Function, repository: Repository) -> Comb
     elif sums:
         combiner.kind = "mean" if combiner.divides is not None else "sum"
     _sparse(combiner, nodes, repository)
-    _none(combiner, nodes)
+    combiner.none, combiner.none_node = what_none_does(nodes, combiner.module)
     return combiner
 
 
@@ -285,63 +286,6 @@ def _sparse(combiner: Combiner, nodes: Sequence[ast.AST], repository: Repository
         or (isinstance(each, ast.AugAssign) and isinstance(each.op, ast.Div))
         or (isinstance(each, ast.Call) and _name(each, repository) in (CALLS_OF_MEANS | DIVISIONS))
         for each in within
-    )
-
-
-def _none(combiner: Combiner, nodes: Sequence[ast.AST]) -> None:
-    tests = [each for each in nodes if isinstance(each, ast.Compare) and _tests_none(each)]
-    if tests:
-        test = tests[0]
-        text = source_of(test)
-        combiner.none_node = test
-        inside = list(combiner.module.ancestors(test))
-        comprehension = any(isinstance(each, ast.comprehension | ast.ListComp) for each in inside[:3])
-        zeros = any(isinstance(each, ast.Call) and "zeros" in chain(each.func) for each in nodes)
-        if zeros:
-            combiner.none = "zeros"
-        elif re.search(r"\[0\]|^(g0|first|grad0)\b", text) and not comprehension:
-            combiner.none = "first"
-        else:
-            combiner.none = _broken_off(test, tests, combiner.module) or "any"
-        return
-    stack = [
-        each for each in nodes if isinstance(each, ast.Call) and chain(each.func).rpartition(".")[2] == "expand_dims"
-    ]
-    if stack:
-        combiner.none, combiner.none_node = "crash", stack[0]
-
-
-def _broken_off(test: ast.Compare, tests: Sequence[ast.Compare], module: Module) -> str:
-    """Returns what a loop does that ends at the first tower without a gradient, "" of one that goes on."""
-    around = next((each for each in module.ancestors(test) if isinstance(each, ast.If | ast.stmt)), None)
-    if not isinstance(around, ast.If):
-        return ""
-    missing = around.body if isinstance(test.ops[0], ast.Is | ast.Eq) else around.orelse
-    if not missing or not isinstance(missing[-1], ast.Break):
-        return ""
-    if all(isinstance(each, ast.Break) or _is_log(each) for each in missing):
-        return "before"
-    puts = any(source_of(each).endswith(".append(None)") for each in missing if isinstance(each, ast.Expr))
-    if puts:
-        # None among what is stacked ends the program, unless it is the first and that is looked at.
-        return "first" if any("[0]" in source_of(each.left) for each in tests) else "crash"
-    return "ends"
-
-
-def _is_log(node: ast.stmt) -> bool:
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Call)
-        and chain(node.value.func).rpartition(".")[2] in ("print", "warning", "warn", "info", "debug", "error", "log")
-    )
-
-
-def _tests_none(node: ast.Compare) -> bool:
-    return any(
-        isinstance(operator, ast.Is | ast.IsNot | ast.Eq | ast.NotEq)
-        and isinstance(side, ast.Constant)
-        and side.value is None
-        for operator, side in zip(node.ops, node.comparators, strict=False)
     )
 
 

@@ -9,6 +9,8 @@ from parity.scan.inventory.program import Code, Program, Use
 from parity.scan.model.module import Function, Module
 from parity.scan.result import Severity
 
+CALLERS = 4  # callers of callers that a rule looks through
+
 
 class Hit(NamedTuple):
     """One place that a rule is about.

@@ -2,18 +2,25 @@
 
 from collections.abc import Iterable, Mapping
 
+from parity.scan.rules.batch_norms import NORM_RULES
 from parity.scan.rules.gradients import GRADIENT_RULES
 from parity.scan.rules.losses import LOSS_RULES
+from parity.scan.rules.missing_gradients import MISSING_RULES
 from parity.scan.rules.optimizers import OPTIMIZER_RULES
 from parity.scan.rules.programs import PROGRAM_RULES
 from parity.scan.rules.rule import Rule
 from parity.scan.rules.shards import SHARD_RULES
 from parity.scan.rules.state import STATE_RULES
 
+
+def _by_number(*modules: Iterable[Rule]) -> tuple[Rule, ...]:
+    return tuple(sorted((rule for rules in modules for rule in rules), key=lambda rule: rule.id))
+
+
 FAMILIES_OF_RULES: Mapping[str, tuple[Rule, ...]] = {
-    "Gradients": GRADIENT_RULES,
+    "Gradients": _by_number(GRADIENT_RULES, MISSING_RULES),
     "Shards": SHARD_RULES,
-    "What is kept beside the weights": STATE_RULES,
+    "What is kept beside the weights": _by_number(NORM_RULES, STATE_RULES),
     "Losses": LOSS_RULES,
     "Optimizers and schedules": OPTIMIZER_RULES,
     "The program": PROGRAM_RULES,
