@@ -44,7 +44,7 @@ class Reach:
     Attributes:
       repository: all modules.
       begins: functions that run whoever calls them.
-      taken: tests whose branches are looked at whatever their outcome is.
+      taken: statements whose branches are looked at whatever the outcome of their test is.
     """
 
     repository: Repository
@@ -164,21 +164,18 @@ class Reach:
         """Returns the test that keeps something from being run, in its own function."""
         below = node
         for each in module.ancestors(node):
-            if isinstance(each, ast.If | ast.IfExp | ast.While) and below is not each.test and each not in self.taken:
-                first = below in each.body if isinstance(each, ast.If | ast.While) else below is each.body
+            if isinstance(each, ast.If | ast.IfExp) and below is not each.test and each not in self.taken:
+                first = below in each.body if isinstance(each, ast.If) else below is each.body
                 outcome = self.outcome(each.test, module)
-                if outcome is not None and outcome != first and not isinstance(each, ast.While):
+                if outcome is not None and outcome != first:
                     return f"{source_of(each.test)} is always {outcome} here"
-            behind = self._behind(below, each, module)
-            if behind is not None and behind.test not in self.taken and self.outcome(behind.test, module):
-                return f"{source_of(behind.test)} is always True here"
+            leaving = next((guard for guard in _guards(below, each) if self.outcome(guard.test, module)), None)
+            if leaving is not None:
+                return f"{source_of(leaving.test)} is always True here"
             if isinstance(each, ast.FunctionDef):
                 return ""
             below = each
         return ""
-
-    def _behind(self, below: ast.AST, holder: ast.AST, module: Module) -> ast.If | None:
-        return next((each for each in _guards(below, holder) if self.outcome(each.test, module)), None)
 
     def outcome(self, test: ast.expr, module: Module) -> bool | None:
         """Returns what a test gives by constants alone, None where they do not decide."""
