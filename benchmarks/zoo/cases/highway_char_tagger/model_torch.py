@@ -60,6 +60,12 @@ def tagging_loss(logits, tags, lengths):
     return F.cross_entropy(logits[mask], tags[mask])
 
 
+def loss(model, words, chars, lengths, tags, dropout):
+    spelled, recurrent, logits = model(words.long(), chars.long(), lengths.long(), dropout)
+    total = tagging_loss(logits, tags.long(), lengths.long())
+    return total, {"spelled": spelled, "recurrent": recurrent, "logits": logits}
+
+
 def clip_gradients(parameters, limit):
     grads = [p.grad for p in parameters if p.grad is not None]
     norm = torch.sqrt(sum(g.pow(2).sum() for g in grads))
@@ -77,10 +83,9 @@ def scheduler(optimizer):
 
 def step(model, optimizer, scheduler, words, chars, lengths, tags, dropout):
     optimizer.zero_grad()
-    spelled, recurrent, logits = model(words.long(), chars.long(), lengths.long(), dropout)
-    loss = tagging_loss(logits, tags.long(), lengths.long())
-    loss.backward()
+    total, outputs = loss(model, words, chars, lengths, tags, dropout)
+    total.backward()
     clip_gradients(model.parameters(), 0.25)
     optimizer.step()
     scheduler.step()
-    return loss, {"spelled": spelled, "recurrent": recurrent, "logits": logits}
+    return total, outputs
