@@ -366,6 +366,16 @@ def test_what_apex_refuses_is_refused(refused, message):
         refused([torch.ones(1, requires_grad=True)])
 
 
+def test_groups_may_each_have_a_learning_rate_and_sgd_none():
+    slow, fast = (torch.ones(1, requires_grad=True) for _ in range(2))
+    optimizer = FusedSGD([{"params": [slow], "lr": 0.25}, {"params": [fast], "lr": 0.5}], momentum=0.5)
+    (slow + fast).sum().backward()
+    optimizer.step()
+    assert (slow.item(), fast.item()) == (0.75, 0.5)
+    with pytest.raises(ValueError, match="lr"):
+        FusedSGD([slow])
+
+
 def test_sparse_gradients_are_refused():
     table = torch.nn.Embedding(3, 2, sparse=True)
     table(torch.tensor([1])).sum().backward()

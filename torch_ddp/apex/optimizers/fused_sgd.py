@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import required
 
 from torch_ddp.apex.optimizers.fused import FusedOptimizer, FusedOptimizerError
 from torch_ddp.apex.optimizers.update_rules import multi_tensor_sgd
@@ -16,7 +17,7 @@ class FusedSGD(FusedOptimizer):
 
     Args:
         params: weights, or groups of them.
-        lr: learning rate, at least 0.
+        lr: learning rate, at least 0; left out, each group has to have its own.
         momentum: at least 0.
         dampening: of the gradient in the momentum; the first step has none.
         weight_decay: of the weights, at least 0.
@@ -27,6 +28,7 @@ class FusedSGD(FusedOptimizer):
 
     Raises:
         FusedOptimizerError: what Apex refuses.
+        ValueError: neither `lr` nor a group says how fast it learns.
 
     Counterpart: apex.optimizers.FusedSGD
     """
@@ -34,7 +36,7 @@ class FusedSGD(FusedOptimizer):
     def __init__(
         self,
         params: Any,
-        lr: float,
+        lr: float | None = None,
         momentum: float = 0,
         dampening: float = 0,
         weight_decay: float = 0,
@@ -44,14 +46,19 @@ class FusedSGD(FusedOptimizer):
         set_grad_none: bool = False,
     ) -> None:
         for name, value in (("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay)):
-            if value < 0.0:
+            if value is not None and value < 0.0:
                 raise FusedOptimizerError(f"FusedSGD: expected {name} of at least 0, got {value}. Pass a larger one.")
         if nesterov and (momentum <= 0 or dampening != 0):
             raise FusedOptimizerError(
                 f"FusedSGD: expected a momentum and no dampening with nesterov=True, got {momentum} and {dampening}. "
                 "Pass momentum=0.9, dampening=0."
             )
-        defaults = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
+        defaults = {
+            "lr": required if lr is None else lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+        }
         super().__init__(params, {**defaults, "nesterov": nesterov}, set_grad_none)
         self.wd_after_momentum = wd_after_momentum
         self.materialize_master_grads = materialize_master_grads
