@@ -223,10 +223,13 @@ def by_trial(
     """
     tried: set[Assignment] = set()
 
-    def attempt(each: Draft) -> tuple[Draft, Gradients]:
+    def attempt(each: Draft) -> tuple[Draft, Gradients] | None:
         tried.add(_assignment(each))
         left = [other for other in alternatives if _assignment(other) not in tried]
-        numbers = Gradients(reference, gradients_of(each, left), tolerance)
+        own = gradients_of(each, left)
+        if not own:
+            return None
+        numbers = Gradients(reference, own, tolerance)
         return each.checked(numbers), numbers
 
     # Each alternative is followed as long as more guesses agree than ever before: what agrees in a trial stays joined
@@ -239,7 +242,10 @@ def by_trial(
         while following is not None and _assignment(following) not in tried:
             if len(tried) == trials:
                 return first or draft
-            checked, numbers = attempt(following)
+            attempted = attempt(following)
+            if attempted is None:  # which gradients a candidate shows does not depend on the assignment
+                return draft
+            checked, numbers = attempted
             first = first or checked
             if checked.agrees:
                 return checked.with_reasons_since(draft)

@@ -11,12 +11,15 @@ from parity.mapping.by_gradients import TRIALS, by_trial
 from parity.mapping.states import translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
 from parity.trace import Trace, parse_key, select
-from parity.trace.arrays import Array
+from parity.trace.arrays import Tensors
 
 IN_FLOAT32 = 1e-3  # so far apart gradients are taken for equal that were recorded in float32
 # Of a program, ten seconds each: a user writes the few lines that names and shapes leave sooner than many take.
 LAUNCHES = 3
 STATE_TRIED = frozenset(["var", "stat"])
+# A program that clips by its own hand shows no gradients between combining and clipping; then a tower's decide.
+ASKED = ("grad", "tower_grad")
+FIRST = "0"  # tower
 
 
 class Trying(NamedTuple):
@@ -59,11 +62,10 @@ def decide_by_recorded(draft: Draft, trying: Trying) -> Draft:
 
 def _by_step(draft: Draft, trying: Trying, prepared: str, number: int) -> Draft:
     source = trying.shadow or trying.part.trace
-    keys = [(parse_key(text), value) for text, value in trying.part.tensors(number, source.step(number)).items()]
-    known = {key.name: value for key, value in keys if key.quantity == "grad"}
-    found: dict[str, dict[str, Array]] = {}
+    known = _by_quantity(trying.part.tensors(number, source.step(number)))
+    found: dict[str, dict[str, Tensors]] = {}
 
-    def gradients_of(tried: Draft, left: Sequence[Draft]) -> dict[str, Array]:
+    def gradients_of(tried: Draft, left: Sequence[Draft]) -> dict[str, Tensors]:
         name = _name(tried)
         if name not in found:
             chosen = [tried, *(each for each in left if _name(each) not in found)][: trying.at_once]
@@ -72,14 +74,32 @@ def _by_step(draft: Draft, trying: Trying, prepared: str, number: int) -> Draft:
         return found[name]
 
     trials = TRIALS if trying.at_once == 1 else LAUNCHES * trying.at_once
-    return by_trial(draft, known, gradients_of, 0.0 if trying.shadow else IN_FLOAT32, trials)
+    tolerance = 0.0 if trying.shadow else IN_FLOAT32
+    for quantity in ASKED:
+
+        def shown(tried: Draft, left: Sequence[Draft], quantity: str = quantity) -> Tensors:
+            return gradients_of(tried, left)[quantity]
+
+        decided = by_trial(draft, known[quantity], shown, tolerance, trials)
+        if any(guess.verified is not None for guess in decided.guesses):
+            return decided
+    return draft
+
+
+def _by_quantity(tensors: Tensors) -> dict[str, Tensors]:
+    """Gradients of a step by quantity and name, of a tower those of the first."""
+    keys = [(parse_key(text), value) for text, value in tensors.items()]
+    return {
+        quantity: {key.name: value for key, value in keys if key.quantity == quantity and key.tower in ("", FIRST)}
+        for quantity in ASKED
+    }
 
 
 def _name(draft: Draft) -> str:
     return repr(draft.mapping().texts())
 
 
-def _gradients(drafts: Sequence[Draft], trying: Trying, prepared: str, number: int) -> list[dict[str, Array]]:
+def _gradients(drafts: Sequence[Draft], trying: Trying, prepared: str, number: int) -> list[dict[str, Tensors]]:
     """Returns the gradients of one recorded step under some assignments, by a run with a step for each."""
     part, out = trying.part, trying.out / MAPPING
     joins = [trying.joined(draft) for draft in drafts]
@@ -95,9 +115,9 @@ def _gradients(drafts: Sequence[Draft], trying: Trying, prepared: str, number: i
         write_states(out / "feeds", zip(steps, batches, strict=True)),
         write_init(out / "start", states[0]),
         write_states(out / "states", zip(steps, states, strict=True)) if len(drafts) > 1 else None,
-        ("grad",),
+        ASKED,
         steps,
     )
     run = start_run(trying.side, silent, MAPPING, spec, out / "torch", prepared=prepared).result()
     files = [run.step(step) for step in steps]
-    return [{parse_key(text).name: file.read(text) for text in file.names("grad")} for file in files]
+    return [_by_quantity({text: file.read(text) for text in file.names(*ASKED)}) for file in files]

@@ -134,6 +134,40 @@ def test_a_later_step_decides_what_the_first_one_says_nothing_of(monkeypatch):
     assert all(guess.verified for guess in decided.guesses)
 
 
+def test_a_program_that_shows_no_combined_gradients_is_decided_by_a_towers(monkeypatch):
+    port = one_scope()
+    recorded = Recorded(port, values_of(port, as_they_begin))
+    draft = draft_mapping(port.reference, port.candidate, {})
+    launched = []
+
+    class Clipped(Part):
+        steps = (0,)
+        trace = property(lambda self: self)
+
+        def step(self, number):
+            return number
+
+        def tensors(self, number, file):
+            return {
+                f"{quantity}/{name}": value
+                for quantity in ("grad", "tower_grad/0")
+                for name, value in recorded.known.items()
+            }
+
+    class Launching(Trying):
+        part, shadow, at_once = Clipped(), None, 1
+
+    def gradients(drafts, trying, prepared, number):
+        launched.extend(drafts)
+        return [{"grad": {}, "tower_grad": recorded.gradients_of(each)} for each in drafts]
+
+    monkeypatch.setattr(map_of_replay, "_gradients", gradients)
+    decided = decide_by_recorded(draft, Launching())
+    assert joined(decided) == port.meant
+    assert decided.agrees
+    assert len(launched) == recorded.trials <= 2
+
+
 def test_what_may_be_asked_for_next_is_said_so_that_a_run_can_try_several_at_once():
     port = blocks()
     recorded = Recorded(port, values_of(port, as_they_begin))
