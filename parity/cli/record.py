@@ -203,7 +203,8 @@ def _command(arguments: argparse.Namespace) -> list[str]:
         )
     if "tensorflow" not in described:
         raise CommandError(
-            f"record: expected TensorFlow in {python}, got none. Install it there, or name another with --tf-python."
+            f"record: expected TensorFlow in {python}, got none. Install it there, or name another with --tf-python; "
+            "a PyTorch program is recorded as it is launched: `parity record -- python SCRIPT`."
         )
     return [python, *words]
 
