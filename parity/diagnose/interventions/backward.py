@@ -8,10 +8,13 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from parity.diagnose import Evidence
 from parity.diagnose.catalogue import CAUSES, Trait, build_cause, causes_with, is_place_only
 from parity.diagnose.interventions.with_fix import LEAST_ALLOWED, allowed_at
+from parity.diagnose.ops.rearranging import LAYOUTS
+from parity.diagnose.ops.table import plain
 from parity.judge.metrics import distance, is_finite, norm
 from parity.judge.result import Cause, Check, Explained, FirstDifference, Level
 from parity.locate.backward import Parting, part
 from parity.locate.description import where_apart
+from parity.locate.downstream import readers
 from parity.locate.matching import Pass
 from parity.trace import Forward, ForwardOp, MissingError, SourceLine, Trace, TraceError, line_of, parse_key, section_of
 from parity.worker.failures import SideFailed
@@ -48,6 +51,12 @@ class GradientsOfStep(NamedTuple):
                 # A tensor that level 1 skipped has no tolerance; one that is zero gets the least there is.
                 limit = self.allowed.get(text) or LEAST_ALLOWED * max(norm(one), LEAST_ALLOWED)
                 yield text, distance(one, other) / limit
+
+    def multiples_of_first_parts(self, run: Trace) -> Iterator[tuple[str, float]]:
+        """Yields the same of whole shards, or of the first micro-batch of each where gradients accumulate."""
+        return (
+            (text, off) for text, off in self.multiples(run) if parse_key(text).tower.partition(".")[2] in ("", "0")
+        )
 
     def multiples_of_the_candidate(self) -> Iterator[tuple[str, float]]:
         """Yields the same of the step as it was recorded."""
@@ -119,8 +128,15 @@ class _Place(NamedTuple):
 
 def _at_an_output(found: Parting, ops: Sequence[ForwardOp]) -> _Place:
     port = ops[found.readers[0]] if len(found.readers) == 1 else found.port
-    edges: list[Edge] = [(reader, found.number) for reader in found.readers]
-    return _Place(found.op.name, _where_parted(found), edges, port, found.op.line)
+    return _Place(found.op.name, _where_parted(found), _edges_behind(found.number, ops), port, found.op.line)
+
+
+def _edges_behind(number: int, ops: Sequence[ForwardOp]) -> list[Edge]:
+    """Where an output goes into what uses it; behind an op that only lays it out anew and is alone in reading it."""
+    after = readers(ops)
+    while len(after[number]) == 1 and plain(ops[after[number][0]].kind) in LAYOUTS and after[after[number][0]]:
+        number = after[number][0]
+    return [(reader, number) for reader in after[number]]
 
 
 def _at_a_variable(first: FirstDifference, evidence: Evidence, ops: Sequence[ForwardOp]) -> _Place:
@@ -142,9 +158,10 @@ def _stopped(
             run = again.repeat_detached(first.check.step, edges)
         except SideFailed:
             continue  # then no gradient reaches a parameter
-        after = dict(wanted.multiples(run))
+        # Detached is the pass up to the first backward pass: what a later micro-batch makes is as wrong as before.
+        after = dict(wanted.multiples_of_first_parts(run))
         # All gradients of all towers, not the first difference alone: an edge that mends one of many is a coincidence.
-        if max(after.values()) > 1.0:
+        if max(after.values()) > 1.0 or first.check.key not in after:
             continue
         lines = [ops[reader].line for reader, _ in edges]
         shown = " and ".join(line.alone if line else "another op" for line in lines)

@@ -106,7 +106,7 @@ def level_of(kept, **more):
     check = Check("lockstep", 0, "tower_grad/0/v", "different", 1.0, 1e-13)
     join = SimpleNamespace(
         ordered=lambda names: [(parse_key(text), text) for text in names],
-        read=lambda key, file: file[f"{key.quantity}/{key.tower}/{key.name}"],
+        read=lambda key, file: file.get(f"{key.quantity}/{key.tower}/{key.name}"),
         parts=lambda name: ["w"],
     )
     level = Level("function", "different", "", [check], FirstDifference(check, "tower_grad", "v", "0", None))
@@ -160,6 +160,29 @@ def test_what_the_reference_stops_in_all_rounds_but_the_last_is_named(monkeypatc
     kept = Kept({"h": GRADIENTS["h"] + 1}, stopped)
     assert [cause.name for cause in level_of(kept).causes] == ["not_detached"]
     assert kept.tried[-1] == stopped, "the last round passes gradients"
+
+
+def test_behind_an_op_that_only_lays_an_output_out_anew_its_readers_are_tried(monkeypatch):
+    takes = {"h": [], "squeeze": [0], "a": [1], "b": [1]}
+    for table in (OUTPUTS, GRADIENTS):
+        monkeypatch.setitem(table, "squeeze", table["h"])
+    monkeypatch.setattr(sys.modules[__name__], "TAKES", takes)
+    kept = Kept({"h": GRADIENTS["h"] + 1, "squeeze": GRADIENTS["h"] + 1}, ((3, 1),))
+    assert [cause.name for cause in level_of(kept).causes] == ["not_detached"]
+    assert kept.tried == [((2, 1),), ((3, 1),)]
+
+
+def test_later_micro_batches_whose_passes_are_not_detached_do_not_count(monkeypatch):
+    kept = Kept({"h": GRADIENTS["h"] + 1}, ((2, 0),))
+    run = kept.repeat_detached
+
+    def repeat(step, edges):
+        made = run(step, edges).step(step)
+        return SimpleNamespace(step=lambda number: File({**made, "tower_grad/0.1/v": np.array([9.0, 9.0])}))
+
+    monkeypatch.setattr(kept, "repeat_detached", repeat)
+    level = level_of(kept, **{"tower_grad/0.1/v": np.array([1.0, 1.0])})
+    assert [cause.name for cause in level.causes] == ["not_detached"]
 
 
 def test_a_parameter_whose_gradient_alone_differs_is_told_with_who_reads_it():
