@@ -73,3 +73,12 @@ def test_a_rounded_beta_is_copied_as_one_and_taken_by_torchs_own_optimizers():
         optimizer.step()
         assert parameter.isfinite().all()
         assert [type(beta) for beta in optimizer.param_groups[0]["betas"]] == [Float32Beta, Float32Beta]
+
+
+def test_what_a_float64_graph_holds_in_float64_stays_but_a_rate_of_the_same_number():
+    parameter = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([{"params": [parameter], "limit": 0.05, "bound": 0.3}], lr=0.05)
+    round_hyper_parameters(optimizer, exact=[0.05])
+    group = optimizer.param_groups[0]
+    assert (group["limit"], group["bound"]) == (0.05, float(np.float32(0.3)))
+    assert group["lr"] == float(np.float32(0.05))

@@ -107,12 +107,21 @@ def _dtype_of_power(exponent: Tensor) -> torch.dtype:
     return exponent.dtype if exponent.is_floating_point() else torch.get_default_dtype()
 
 
-def round_hyper_parameters(optimizer: Optimizer) -> None:
+# What a graph holds in float32 whatever its weights are.
+RATES_OF_RULES = frozenset(["lr", "betas", "beta1", "beta2", "eps", "epsilon", "momentum", "alpha", "rho"])
+
+
+def round_hyper_parameters(optimizer: Optimizer, exact: Container[float] = ()) -> None:
     """Rounds every hyper-parameter to float32, as TensorFlow's graph holds them.
 
     Unrounded ones leave 2e-8 (a learning rate of 1e-3) to 1e-5 (a beta of 0.999) in the update: more than rounding, less
     than a bug. Whole powers of betas are the graph's too, `Float32Beta`, and so is the number that an optimizer fills a slot
     with before its first step, as Adagrad its accumulators.
+
+    Args:
+      optimizer: whose numbers are replaced.
+      exact: numbers that a float64 graph holds in float64, as a limit of clipping: under a name that is none of a rule's
+        own they stay as they are.
     """
     # What a class of the port's own keeps as an attribute beside its groups is one too: an epsilon that it scales itself.
     numbers = {name: value for name, value in own_numbers(optimizer).items() if isinstance(value, float)}
@@ -120,6 +129,8 @@ def round_hyper_parameters(optimizer: Optimizer) -> None:
         for name, value in group.items():
             # Powers of beta are state, rounded where they are multiplied, and no betas.
             kind = Float32Beta if name.startswith("beta") and name not in COUNTERS else _as_float32
+            if isinstance(value, float) and value in exact and name not in RATES_OF_RULES:
+                continue
             if isinstance(value, float):
                 group[name] = kind(value)
             elif isinstance(value, tuple) and all(isinstance(part, float) for part in value):

@@ -278,7 +278,7 @@ class RankServer:
         # The port's function gets what it would have: where it wraps its own model, the wrapper.
         optimizer = self._optimizer(case, model, wrapper or model)
         if round_hyper_parameters:
-            round_to_float32(optimizer)
+            round_to_float32(optimizer, case.get("exact_numbers", ()))
             round_momenta(model, case.get("moved_statistics"))
         half = Mixed(model, optimizer, **mixed) if mixed else None
         stepper = self._stepper(model, optimizer, case, half, round_hyper_parameters, wrapper)

@@ -73,6 +73,7 @@ class TorchSide:
             "recorded_rates": self._rates,
             "moved_statistics": self._moved_statistics,
             "clips": (case.optimizer.clip.at or "combined") if case.optimizer and case.optimizer.clip else "",
+            "exact_numbers": _exact_numbers(case),
             "watch": self._watched_as(),
             "update": self._around_the_update(),
             "ranks": case.towers,
@@ -225,3 +226,12 @@ class TorchSide:
                 "where": "every_tower" if where in (None, "scoped") else where,
             }
         return found
+
+
+def _exact_numbers(case: Case) -> list[float]:
+    """Returns the numbers of a case that a float64 graph holds in float64, unlike those of its optimizer."""
+    described = case.optimizer
+    if described is None:
+        return []
+    limit = [described.clip.limit] if described.clip else []
+    return limit + ([described.weight_decay.coefficient] if described.weight_decay else [])
