@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.edits.edit import EDITED_ACTIVATIONS, OTHER_OPERATION, Edit, is_loss
+from parity.diagnose.edits.edit import EDITED_ACTIVATIONS, OTHER_OPERATION, Edit, is_loss, is_mask
 from parity.diagnose.edits.masks import FILLING
 from parity.diagnose.edits.side import Hit, Side, kinds_of
 from parity.diagnose.evidence import CLOSE
@@ -66,6 +66,8 @@ def _cause(hit: Hit, reference: Side, candidate: Side, turned: bool, of_loss: bo
     # A choice that the port has and the reference has too is no mask left out, but another choice.
     if turned and edit.dropped == "mask" and FILLING & kinds_of(reference):
         return build_cause("loss_function" if of_loss else OTHER_OPERATION, "choice", evidence=evidence, **at)
+    if turned and edit.dropped == "mask" and _is_masked_next(hit, reference, candidate):
+        return build_cause(OTHER_OPERATION, "sooner", evidence=evidence, dropped="what it does by a mask", **at)
     if turned and edit.dropped:
         variant = "sooner" if _later(edit, reference) else "only in the port"
         return build_cause(_of_extra(edit, of_loss), variant, evidence=evidence, dropped=edit.dropped, **at)
@@ -148,6 +150,20 @@ def _later(edit: Edit, side: Side) -> bool:
             return False
         number = max(after[number])  # what all ways of a norm lead to
     return False
+
+
+def _is_masked_next(hit: Hit, reference: Side, candidate: Side) -> bool:
+    """Whether the reference masks what comes of an op that the port masks sooner, and the port masks it no more there."""
+    there, here = reference.passed, candidate.passed
+    return _is_masked(there, readers(there.ops)[hit.number]) and not _is_masked(here, readers(here.ops)[hit.at])
+
+
+def _is_masked(passed: Pass, numbers: Sequence[int]) -> bool:
+    return any(
+        plain(passed.ops[number].kind) in TURNED_ROUND["mul"]
+        and any(is_mask(each) for each in _operands(passed, number))
+        for number in numbers
+    )
 
 
 def _behind_all_met(hit: Hit, reference: Side, candidate: Side) -> bool:

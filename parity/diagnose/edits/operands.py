@@ -192,7 +192,19 @@ def exchanged(run: RecomputedPass, number: int) -> Iterator[Edit]:
                 f"takes two parts of {plain(op.kind)} one way",
                 "takes them the other way round",
             )
-            yield Edit(number, value, "channel_order", *words, beside=((other, own),))
+            gated = _gates(run, number, other) or _gates(run, other, number)
+            yield Edit(number, value, "gate_halves" if gated else "channel_order", *words, beside=((other, own),))
+
+
+def _gates(run: RecomputedPass, gate: int, gated: int) -> bool:
+    """Whether the sigmoid of one output is what another one is multiplied by, or a function of it."""
+    for share in run.readers[gate]:
+        for product in run.readers[share] if plain(run.ops[share].kind) == "sigmoid" else ():
+            others = set(run.ops[product].inputs) - {share}
+            shaped = {each for other in others for each in run.ops[other].inputs}
+            if plain(run.ops[product].kind) == "mul" and gated in others | shaped:
+                return True
+    return False
 
 
 def moved_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:

@@ -197,6 +197,18 @@ def cut(*parts, kind="Split", line=None):
     return side._replace(ops=[op._replace(line=line or side.ops[1].line) if op.inputs else op for op in side.ops])
 
 
+@pytest.mark.parametrize(("function", "name"), [("Sigmoid", "gate_halves"), ("Relu", "channel_order")])
+def test_parts_of_which_one_opens_a_gate_for_the_other_are_halves_of_a_gated_unit(function, name):
+    value, share = H[:, :2], 1 / (1 + np.exp(-H[:, 2:]))
+    whole = passed(
+        FED, ("Split", [0], value), ("Split", [0], H[:, 2:]), (function, [2], share), ("Mul", [1, 3], value * share)
+    )
+    line = whole.ops[1].line
+    side = whole._replace(ops=[op._replace(line=line) if op.kind == "Split" else op for op in whole.ops])
+    for number in (1, 2):
+        assert [each.name for each in exchanged(RecomputedPass(side), number)] == [name]
+
+
 def test_two_parts_of_one_call_are_exchanged_with_each_other():
     side = cut(H[:, :2], H[:, 2:])
     (found,) = exchanged(RecomputedPass(side), 2)

@@ -270,6 +270,17 @@ def test_an_op_that_is_done_later_is_not_left_out():
     assert named.name == "other_operation" and "does relu later" in named.title
 
 
+def test_what_a_port_masks_in_part_and_the_reference_as_a_whole_behind_it_is_not_only_in_the_port():
+    part, both = H[:, :2], np.concatenate([Y[:, 2:], H[:, :2]], 1)
+    half = part * MASK[:, 2:]
+    joint = np.concatenate([Y[:, 2:], half], 1)
+    begun, cut = ("MatMul", [X, W], H), ("Slice", [0], part)
+    graph = begun, cut, ("ConcatV2", [Y[:, 2:], 1, np.int64(1)], both)
+    port = passed(begun, cut, ("mul", [1, MASK[:, 2:]], half), ("cat", [Y[:, 2:], 2, np.int64(1)], joint))
+    assert cause(passed(*graph, ("Mul", [2, MASK], both * MASK)), port).name == "other_operation"
+    assert cause(passed(*graph), port).name == "mask"
+
+
 def test_a_reduction_is_told_behind_all_layers_as_one_of_the_loss():
     each = (H**2).sum(1)
     one = passed(
