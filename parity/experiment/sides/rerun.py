@@ -86,11 +86,12 @@ class Rerun:
         # Changed once for both runs: what the port carries must meet the same state.
         before = state(self.state(step))
         states = write_states(self.playing.out / "states" / name, ((n, before) for n in steps))
-        return self.playing.torch.run(
+        # Guarded, here and below: a port may not take what was changed, and there is more to ask it.
+        return self.playing.torch.run_guarded(
             RunSpec(
                 name, "float64", feeds, self.playing.start.torch, states, EVERYTHING, steps, True, cut=cut
             )._replace(random_seed=random_seed)
-        ).result()
+        )
 
     def repeat_seeded(self, step: int, seed: int) -> Trace:
         """Runs one step of the candidate in float64 once more as it is, its random generators seeded."""
@@ -103,7 +104,6 @@ class Rerun:
           step: its number.
           places: their names, as the facts of the trace have them under "gradient_cuts".
         """
-        # Guarded, for a port may fail where gradients pass that it means to stop.
         return self.playing.torch.run_guarded(self._as_it_is(step)._replace(uncut=tuple(places)))
 
     def repeat_detached(self, step: int, edges: Sequence[tuple[int, int | str]]) -> Trace:
@@ -223,9 +223,9 @@ class Rerun:
           The trace; its last step holds the evaluation.
         """
         asked = self._asked_to_evaluate(self._states.torch, change, evaluation)
-        return self.playing.torch.run(
+        return self.playing.torch.run_guarded(
             asked._replace(feeds=self.playing.feeds.torch, start=self.playing.start.torch)
-        ).result()
+        )
 
     def evaluate_reference_again(self, change: Callable[[Tensors], Tensors]) -> Trace | None:
         """Has the reference evaluate once more from a changed state in its own names; None where it is a trace."""
@@ -251,7 +251,7 @@ class Rerun:
         asked = self._asked_to_evaluate(self._states.torch, lambda state: state, "eval")
         # Changed in the reference's layout, then translated: both sides get the same change.
         feeds = write_states(playing.out / "feeds" / asked.name, [(last, self.translated_batch(changed))])
-        candidate = playing.torch.run(asked._replace(feeds=feeds, start=playing.start.torch)).result()
+        candidate = playing.torch.run_guarded(asked._replace(feeds=feeds, start=playing.start.torch))
         if Capability.RERUN not in playing.tf.capabilities:
             return candidate, None
         playing.tf.prepare("float64", playing.inputs).result()

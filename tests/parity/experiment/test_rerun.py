@@ -63,7 +63,7 @@ class Side:
     """Answers every request with its name, and writes down what it was asked for."""
 
     def __init__(self, runs_again=True):
-        self.asked, self.prepared = [], []
+        self.asked, self.prepared, self.guarded = [], [], []
         self.capabilities = frozenset([Capability.RERUN] if runs_again else [])
 
     def prepare(self, precision, inputs):
@@ -75,6 +75,7 @@ class Side:
         return SimpleNamespace(result=lambda: asked.name)
 
     def run_guarded(self, asked):
+        self.guarded.append(asked.name)
         return self.run(asked).result()
 
     def run_with_batch_norm(self, over_all_ranks, asked):
@@ -114,6 +115,14 @@ def twice(tensors):
 
 def plain(tensors):
     return tensors
+
+
+def test_what_a_port_may_not_take_leaves_it_there_to_be_asked_again(again):
+    _, torch, rerun, *_ = again
+    rerun.repeat(1, twice, plain)
+    rerun.evaluate_again(twice)
+    rerun.evaluate_on(twice)
+    assert torch.guarded == [asked.name for asked in torch.asked] and len(torch.guarded) == 3
 
 
 def test_a_step_of_the_candidate_is_run_again_from_what_was_changed(again):
