@@ -65,13 +65,16 @@ def _others(optimizer: Optimizer) -> Dict[str, Any]:
 def describe_variables(training: Training) -> Dict[str, Dict[str, Any]]:
     """Returns dict of variable name to `shape`, `dtype`, `kind`, `placement`, `use` and `saved_as`.
 
-    `use` joins the types of the ops that consume the variable in tower 0 with a plus sign, e.g. "MatMul" or
-    "Conv2D+L2Loss": it decides the layout of a kernel. `saved_as` names what hangs on the variable as a checkpoint does,
+    `use` joins the types of the ops that compute loss and outputs of tower 0 from the variable with a plus sign, e.g.
+    "MatMul" or "Conv2D+L2Loss": it decides the layout of a kernel. "" where they are made without it, as a moving mean is
+    only moved by a training step. `saved_as` names what hangs on the variable as a checkpoint does,
     e.g. ``{"slot/m": "conv1/kernel/Adam", "ema": "conv1/kernel/ExponentialMovingAverage"}``, of a further optimizer
     ``{"section/head/slot/m": "w/Adam", "section/head/state/beta1_power": "beta1_power_1"}``.
     """
     described = {}
     saved_as = _saved_as(training)
+    first = training.towers[0]
+    computing = ancestors([tensor.op for tensor in (first.loss, *first.outputs.values())])
     for kind, group in (("weight", training.weights), ("statistic", training.statistics)):
         for name, variable in group.items():
             described[name] = {
@@ -79,7 +82,7 @@ def describe_variables(training: Training) -> Dict[str, Dict[str, Any]]:
                 "dtype": variable.dtype.base_dtype.name,
                 "kind": kind,
                 "placement": variable.device,
-                "use": "+".join(_consumers(variable)),
+                "use": "+".join(_consumers(variable, computing, kind == "weight")),
                 "saved_as": saved_as.get(name, {}),
             }
     return described
@@ -101,7 +104,14 @@ def _saved_as(training: Training) -> Dict[str, Dict[str, str]]:
     return found
 
 
-def _consumers(variable: Variable) -> List[str]:
+def _consumers(variable: Variable, computing: AbstractSet[Operation], trained: bool) -> List[str]:
+    # What moves a copy of a weight says nothing of what the weight is; what moves an average, nothing of a use of it.
+    ops = _reading(variable)
+    used = [op for op in ops if op in computing]
+    return list(dict.fromkeys(op.type for op in used or (ops if trained else [])))
+
+
+def _reading(variable: Variable) -> List[Operation]:
     # Reads, casts and regrouped shapes only pass the variable on; what computes with it says what it is.
     left_out = (*WRITING, "Save", "VarIsInitialized", "IsVariableInitialized")
     # TensorFlow lists consumers in an order that changes from run to run; that of the graph does not.
@@ -116,8 +126,8 @@ def _consumers(variable: Variable) -> List[str]:
             seen.add(op)
             if op.type in READING_OR_CASTING | RESHAPING:
                 pending += op.outputs
-            elif op.name.startswith("tower_0/") and "gradients" not in op.name and op.type not in found:
-                found.append(op.type)
+            elif op.name.startswith("tower_0/") and "gradients" not in op.name:
+                found.append(op)
     return found
 
 

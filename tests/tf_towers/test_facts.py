@@ -8,6 +8,8 @@ def _tower(x, y):
     table = tf.get_variable("table", [5, 2], x.dtype)
     images = tf_towers.batch_norm(images, "norm")
     looked_up = tf.nn.embedding_lookup(table, tf.cast(tf.abs(y[:, 0]), tf.int32))
+    slow = tf.get_variable("slow", [1, 1, 3, 3], x.dtype, trainable=False)
+    tf.add_to_collection("update_ops", slow.assign(0.9 * slow + 0.1 * kernel))  # a copy that follows: no use of either
     return small.linear(tf.reshape(images, [-1, 3]), y - looked_up) + tf.nn.l2_loss(kernel)
 
 
@@ -54,8 +56,13 @@ def test_a_variable_s_use_names_what_reads_it(tf, resource):
     assert use["w"] == "MatMul"
     assert use["table"] in ("GatherV2", "ResourceGather")
     assert set(use["b"].split("+")) <= {"Add", "AddV2"}
+    assert use["slow"] == use["norm/moving_mean"] == ""
     assert variables["conv/kernel"]["shape"] == [1, 1, 3, 3]
     assert {described["dtype"] for described in variables.values()} == {"float64"}
     kinds = {name: described["kind"] for name, described in variables.items()}
-    assert {name for name in kinds if kinds[name] == "statistic"} == {"norm/moving_mean", "norm/moving_variance"}
+    assert {name for name in kinds if kinds[name] == "statistic"} == {
+        "norm/moving_mean",
+        "norm/moving_variance",
+        "slow",
+    }
     assert {described["placement"].lower()[-5:] for described in variables.values()} == {"cpu:0"}
