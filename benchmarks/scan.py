@@ -30,6 +30,7 @@ SETS = (
     "labelled_fifth",
     "labelled_sixth",
     "labelled_seventh",
+    "labelled_eighth",
 )
 LABELS = Path(__file__).parents[1] / "tests" / "parity" / "scan" / "labels"
 NEAR = 3  # lines by which a reader and the scan may name another line of one place
