@@ -16,7 +16,7 @@ from parity.scan.model.places import place_of
 from parity.scan.model.repository import Repository
 from parity.scan.plan import plans_of
 from parity.scan.reading.decode import UnreadableFile, read_source
-from parity.scan.reading.files import source_files
+from parity.scan.reading.files import source_files, texts_in
 from parity.scan.reading.statements import parse
 from parity.scan.result import TOWERS, Finding, Scan, Towers, Unread
 from parity.scan.rules import SCAN_RULES
@@ -39,7 +39,7 @@ def scan(paths: Sequence[Path], tick: Tick | None = None, baseline: Set[str] = f
     """
     files = list(source_files(paths))
     modules, unread, lines = _read(files, paths, tick)
-    code = code_of(Repository(modules))
+    code = code_of(Repository(modules, texts=list(texts_in(paths))))
     towers = sorted(_towers(code), key=lambda each: each.place[:3])
     found = sorted(_findings(code), key=lambda each: (each.place[:3], each.rule))
     sources = {module.path.as_posix(): module.lines for module in modules}
@@ -139,8 +139,13 @@ def _findings(code: Code) -> Iterator[Finding]:
 
 def _if_reached(hit: Hit, code: Code) -> Hit:
     """Returns a finding as a note where the source shows that it does not run."""
-    why = (code.ends_before(hit.node, hit.module) or code.reach.why_not(hit.node, hit.module)) if hit.decided else ""
-    return hit._replace(decided=False, message=f"{hit.message}; it does not run: {why}") if why else hit
+    if not hit.decided:
+        return hit
+    why = code.ends_before(hit.node, hit.module) or code.reach.why_not(hit.node, hit.module)
+    if why:
+        return hit._replace(decided=False, message=f"{hit.message}; it does not run: {why}")
+    needs = code.reach_by_default.why_not(hit.node, hit.module)
+    return hit._replace(decided=False, message=f"{hit.message}; {needs}") if needs else hit
 
 
 def fingerprint_of(rule: str, hit: Hit, seen: set[str]) -> str:

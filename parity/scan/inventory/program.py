@@ -11,6 +11,7 @@ from parity.scan.inventory.loops import TowerLoop, callers, tower_loops
 from parity.scan.model.bound import runs_always, unbound_names
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function, Module
+from parity.scan.model.options import Options
 from parity.scan.model.reach import Reach
 from parity.scan.model.repository import Repository
 from parity.scan.result import TOWERS
@@ -207,6 +208,19 @@ class Code:
         """What runs, as far as source says: towers do, whoever calls them and whatever turns them off."""
         around = {each for loop in self.loops for each in loop.module.ancestors(loop.node)}
         return Reach(self.repository, frozenset(loop.function for loop in self.loops), around)
+
+    @cached_property
+    def reach_by_default(self) -> Reach:
+        """What runs where no option has a value that nothing gives it; whatever leads to towers does."""
+        repository = self.repository
+        taken = set(self.reach.taken)
+        for loop in self.loops:
+            for function in (loop.function, *callers(loop.function, repository)):
+                for call, module in repository.calls_of(
+                    function.owner if function.name == "__init__" else function.name
+                ):
+                    taken |= set(module.ancestors(call))
+        return Reach(repository, self.reach.begins, taken, Options(repository))
 
     def ends_before(self, node: ast.AST, module: Module) -> str:
         """Returns why a module cannot be run as far as it trains: what is no Python, or names that it binds nowhere."""

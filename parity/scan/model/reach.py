@@ -5,16 +5,20 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
+from itertools import product
+from math import prod
 from typing import Any
 
 from parity.scan.model.bound import GLOBALS
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Assigned, Function, Module
 from parity.scan.model.names import chain
+from parity.scan.model.options import NO_LITERAL, Options, is_holder, words_for
 from parity.scan.model.repository import MOST_CANDIDATES, Repository, source_of
 
 CALLERS_DEPTH = 8  # callers of callers, beyond which a function is taken to run
 VALUE_DEPTH = 4  # names for names that a constant is looked for through
+MOST_COMBINATIONS = 64  # of values of the options in a test
 NO_CONSTANT = object()
 OPERATORS_OF_TESTS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -45,11 +49,15 @@ class Reach:
       repository: all modules.
       begins: functions that run whoever calls them.
       taken: statements whose branches are looked at whatever the outcome of their test is.
+      options: where not None, an option has its default, or a value that something in the repository gives it.
     """
 
     repository: Repository
     begins: Set[Function] = frozenset()
     taken: Set[ast.AST] = frozenset()
+    options: Options | None = None
+    _read: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    _chosen: dict[str, object] = field(default_factory=dict)
     _mentions: dict[str, list[tuple[ast.AST, Module]]] = field(default_factory=dict)
     _values: dict[str, list[tuple[ast.expr, Module]]] = field(default_factory=dict)
     _texts: set[str] = field(default_factory=set)
@@ -168,23 +176,51 @@ class Reach:
                 first = below in each.body if isinstance(each, ast.If) else below is each.body
                 outcome = self.outcome(each.test, module)
                 if outcome is not None and outcome != first:
-                    return f"{source_of(each.test)} is always {outcome} here"
+                    return self._needs(each.test, module, first) or f"{source_of(each.test)} is always {outcome} here"
             leaving = next((guard for guard in _guards(below, each) if self.outcome(guard.test, module)), None)
             if leaving is not None:
-                return f"{source_of(leaving.test)} is always True here"
+                return self._needs(leaving.test, module, False) or f"{source_of(leaving.test)} is always True here"
             if isinstance(each, ast.FunctionDef):
                 return ""
             below = each
         return ""
 
     def outcome(self, test: ast.expr, module: Module) -> bool | None:
-        """Returns what a test gives by constants alone, None where they do not decide."""
+        """Returns what a test gives by constants alone, and by all values of options; None where they do not decide."""
+        self._read.clear()
+        outcome = self._outcome(test, module)
+        read = dict(self._read)
+        if outcome is None or prod(map(len, read.values())) > MOST_COMBINATIONS:
+            return None
+        for values in product(*read.values()):
+            self._chosen = dict(zip(read, values, strict=True))
+            if self._outcome(test, module) is not outcome:
+                outcome = None
+                break
+        self._chosen = {}
+        self._read = read
+        return outcome
+
+    def _needs(self, test: ast.expr, module: Module, wanted: bool) -> str:
+        """Returns which option a branch needs, "" where none decides its test."""
+        self.outcome(test, module)
+        if not self._read or self.options is None:
+            return ""
+        name, (default, *_) = next(iter(self._read.items()))
+        value: object = NO_LITERAL
+        if wanted and isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq):
+            sides = [self.value(each, module) for each in (test.left, test.comparators[0])]
+            value = next((each for each in sides if each is not NO_CONSTANT and each != default), NO_LITERAL)
+        dashes = "--" if self.options.is_flag(name) else ""
+        return f"only with {words_for(name, value, default, dashes)}, which nothing here gives"
+
+    def _outcome(self, test: ast.expr, module: Module) -> bool | None:
         if isinstance(test, ast.BoolOp):
-            parts = [self.outcome(each, module) for each in test.values]
+            parts = [self._outcome(each, module) for each in test.values]
             decides = isinstance(test.op, ast.Or)
             return decides if decides in parts else None if None in parts else not decides
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            inner = self.outcome(test.operand, module)
+            inner = self._outcome(test.operand, module)
             return None if inner is None else not inner
         if isinstance(test, ast.Compare):
             return self._compared(test, module)
@@ -334,17 +370,26 @@ class Reach:
 
     def _of_attribute(self, node: ast.Attribute, module: Module, depth: int) -> object:
         """The value of an option: the one that it is given wherever it is given any."""
+        if self.options is not None and is_holder(node.value):
+            values = self.options.values(node.attr, module)
+            if values:
+                self._read[node.attr] = values
+                return self._chosen.get(node.attr, values[0])
         if chain(node).partition(".")[0] in module.imports:
             return self._of_import(node, module, depth)
+        if self.options is not None and chain(node.value) == "self":
+            own = self.repository.assigned(f"self.{node.attr}", module.within.get(node))
+            if len(own) == 1 and own[0].how == "=" and own[0].place is None:
+                return self.value(own[0].value, module, depth - 1)
         given = self._values.get(node.attr, [])
         if not given or node.attr in self._texts or node.attr in self.repository.flags:
             return NO_CONSTANT
-        values = []
+        known = []
         for each, of in given:
             if any(SET_ELSEWHERE.search(line) for line in of.lines):
                 return NO_CONSTANT
-            values.append(self.value(each, of, depth - 1))
-        return values[0] if all(each is not NO_CONSTANT and each == values[0] for each in values) else NO_CONSTANT
+            known.append(self.value(each, of, depth - 1))
+        return known[0] if all(each is not NO_CONSTANT and each == known[0] for each in known) else NO_CONSTANT
 
 
 def _takes(function: Function, name: str) -> bool:

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from parity.scan.model.module import Assigned, Function, Module
@@ -108,6 +109,8 @@ class Repository:
       modules: each file that was read.
       named: functions by their last name.
       flags: by name.
+      definitions: of each name all flags, as scripts may have one each.
+      texts: what stands beside the source and may start it, by file: shell scripts, pages, configurations.
       homes: of each node the function that it is in.
       imported: of each module those that it imports, as far as they were looked for.
     """
@@ -115,6 +118,8 @@ class Repository:
     modules: list[Module]
     named: dict[str, list[Function]] = field(default_factory=dict)
     flags: dict[str, Flag] = field(default_factory=dict)
+    definitions: dict[str, list[Flag]] = field(default_factory=dict)
+    texts: Sequence[tuple[Path, str]] = ()
     homes: dict[ast.AST, Function] = field(default_factory=dict)
     imported: dict[Module, set[Module]] = field(default_factory=dict)
     _calls: dict[str, list[tuple[ast.Call, Module]]] = field(default_factory=dict)
@@ -128,6 +133,7 @@ class Repository:
                 self.named.setdefault(function.name, []).append(function)
             for flag in _flags(module):
                 self.flags.setdefault(flag.name, flag)
+                self.definitions.setdefault(flag.name, []).append(flag)
 
     def calls_of(self, name: str) -> Sequence[tuple[ast.Call, Module]]:
         """Returns the calls of whatever has a name, behind the last dot, with the modules that they are in."""

@@ -3,9 +3,17 @@
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 SUFFIXES = (".py", ".pyw", ".ipynb")
+# What says how scripts are started, and what their options are.
+TEXTS: tuple[str, ...] = (".sh", ".bash", ".bat", ".cmd", ".ps1", ".slurm", ".sbatch", ".pbs", ".mk", ".env")
+TEXTS += (".md", ".rst", ".txt", ".ipynb", ".py")
+TEXTS += (".yml", ".yaml", ".json", ".cfg", ".ini", ".gin", ".conf", ".config", ".toml")
+NAMES_OF_TEXTS = ("Makefile", "makefile", "Dockerfile", "README", "Procfile")
+LARGEST_TEXT = 256 * 1024  # bytes: what is larger is data
+MOST_TEXTS = 5_000
 # Nobody's own training code; a folder that is named itself is read whatever it is called.
 LEFT_OUT = frozenset(["__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist"])
 
@@ -32,7 +40,19 @@ def source_files(paths: Sequence[Path]) -> Iterator[Path]:
                 yield file
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def texts_in(paths: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    """Yields the files below folders that may say how source is started, each with its text."""
+    files = (file for path in paths if path.is_dir() for file in _below(path, TEXTS, NAMES_OF_TEXTS))
+    for file in islice(files, MOST_TEXTS):
+        try:
+            status = file.stat()
+            if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST_TEXT:
+                yield file, file.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+
+
+def _below(folder: Path, suffixes: tuple[str, ...] = SUFFIXES, whole: tuple[str, ...] = ()) -> Iterator[Path]:
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in LEFT_OUT and not name.startswith("."))
-        yield from (Path(place, name) for name in sorted(names) if name.endswith(SUFFIXES))
+        yield from (Path(place, name) for name in sorted(names) if name.endswith(suffixes) or name in whole)

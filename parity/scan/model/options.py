@@ -1,0 +1,213 @@
+"""Options of scripts: their defaults, and the values that anything in the repository gives them."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from parity.scan.model.imports import imported_modules
+from parity.scan.model.module import Module
+from parity.scan.model.names import chain
+from parity.scan.model.repository import Flag, Repository
+
+# Objects whose attributes are options, by their names.
+HOLDERS = re.compile(
+    r"^(_?flags|args?|arguments|opts?|options?|h?params?|hps|hp|conf(ig)?s?|cfgs?|settings|parsed(_args)?|config_.*|.*_(args|opts?|config|params))$",
+    re.IGNORECASE,
+)
+# They say whether there are towers, or whether the script trains: that is what is asked about, whatever their defaults.
+OF_TOWERS_OR_TRAINING = re.compile(
+    r"gpu|tower|clone|device|replica|distrib|parallel|horovod|hvd|"
+    r"(^|_)(train|training|mode|phase|task|action|command|cmd|job|job_name|stage|run|do|eval|test|infer|predict)($|_)",
+    re.IGNORECASE,
+)
+MAKERS_OF_OPTIONS = ("HParams", "set_defaults")
+CONFIGURATIONS = frozenset(
+    [".yml", ".yaml", ".json", ".cfg", ".ini", ".gin", ".conf", ".toml", ".config", ".sh", ".env"]
+)
+SCRIPT = re.compile(r"([\w./${}-]+\.py|-m\s+[\w.]+)\b")
+VALUE = r"[\w.+$-][\w.+$/{}-]*"
+NO_LITERAL = object()  # of what is not a literal
+
+
+@dataclass(eq=False)
+class Options:
+    """What values options may have.
+
+    Attributes:
+      repository: that defines them.
+    """
+
+    repository: Repository
+    _known: dict[tuple[str, Module], tuple[object, ...]] = field(default_factory=dict)
+    _hparams: dict[str, list[tuple[ast.expr, Module]]] = field(default_factory=dict)
+    _set: dict[str, list[ast.expr]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Notes what source gives options: where they are made, and by assignments."""
+        for module in self.repository.modules:
+            for function in module.functions:
+                for call in function.calls:
+                    if chain(call.func).endswith(MAKERS_OF_OPTIONS):
+                        for each in call.keywords:
+                            self._hparams.setdefault(each.arg or "", []).append((each.value, module))
+                for node in function.nodes:
+                    if isinstance(node, ast.Assign):
+                        for target in node.targets:
+                            if isinstance(target, ast.Attribute) and is_holder(target.value):
+                                self._set.setdefault(target.attr, []).append(node.value)
+
+    def is_flag(self, name: str) -> bool:
+        """Whether an option is one of a command line."""
+        return name in self.repository.definitions
+
+    def values(self, name: str, module: Module) -> tuple[object, ...]:
+        """Returns the values of an option that a module reads, the default first; none where they are open."""
+        if (name, module) not in self._known:
+            values = list(self._values(name, module)) if not OF_TOWERS_OR_TRAINING.search(name) else [NO_LITERAL]
+            is_open = any(each is NO_LITERAL for each in values)
+            different = [each for number, each in enumerate(values) if not _is_in(each, values[:number])]
+            self._known[name, module] = () if is_open else tuple(different)
+        return self._known[name, module]
+
+    def _values(self, name: str, module: Module) -> Iterator[object]:
+        defaults = [_default_of(flag) for flag in self._definitions(name, module)]
+        defaults += [_literal(value) for value, _ in self._hparams.get(name, ())]
+        yield from defaults
+        yield from (_literal(value) for value in self._set.get(name, ()) if defaults)
+        if defaults and NO_LITERAL not in defaults:
+            for text in self._given(name, module):
+                yield _converted(text, defaults[0])
+
+    def _definitions(self, name: str, module: Module) -> list[Flag]:
+        """Returns the definitions that a module may read: its own, else those around it, else all."""
+        flags = self.repository.definitions.get(name, [])
+        own = [flag for flag in flags if flag.module is module]
+        near = [
+            flag
+            for flag in flags
+            if flag.module in imported_modules(module, self.repository)
+            or module in imported_modules(flag.module, self.repository)
+        ]
+        return own or near or flags
+
+    def _given(self, name: str, module: Module) -> Iterator[str]:
+        """Yields what command lines and configurations give an option, as text."""
+        option = re.compile(rf"""--{name.replace("_", "[_-]")}(?:=|\s+|["']\s*,\s*(?=["']))?["']?({VALUE})?""")
+        setting = re.compile(rf"""(?<![\w.-])["']?{name}["']?\s*[:=]\s*["']?({VALUE})""")
+        for path, text in self.repository.texts:
+            for line in _commands(text) if f"--{name}" in text or f"--{name.replace('_', '-')}" in text else ():
+                for match in option.finditer(line):
+                    # A word goes on behind it: another option, or the name in a list of them.
+                    if re.match(r"[\w-]", line[match.start() + 2 + len(name) :]):
+                        continue
+                    before = line[: match.start()]
+                    if not match[1] and path.suffix == ".py" and "[" not in before and not SCRIPT.search(before):
+                        continue  # where it is defined
+                    if self._may_be_of(module, before, path):
+                        yield match[1] if match[1] and not match[1].startswith("--") else "True"
+            if f"--no{name}" in text:
+                yield "False"
+            if path.suffix in CONFIGURATIONS and name in text:
+                yield from (match[1] for match in setting.finditer(text))
+
+    def _may_be_of(self, module: Module, before: str, path: Path) -> bool:
+        """Whether a command line that begins so may start a script that leads to a module."""
+        if path.suffix == ".py":
+            return True
+        scripts = SCRIPT.findall(before)
+        if not scripts:
+            return True
+        name = scripts[-1].removeprefix("-m").strip()
+        end = name if name.endswith(".py") else f"{name.replace('.', '/')}.py"
+        end = end.rpartition("}")[2].rpartition("$")[2].lstrip("./")
+        started = self._files(end)
+        # Of several files of a name it is the one that is nearest to where the command stands.
+        fewest = min((_steps(each.path, path) for each in started), default=0)
+        nearest = [each for each in started if _steps(each.path, path) == fewest]
+        return not nearest or any(module in imported_modules(each, self.repository) for each in nearest)
+
+    def _files(self, end: str) -> list[Module]:
+        """Returns the files whose paths end so, as far as any do: a repository may lie in a folder of another name."""
+        while end:
+            files = [each for each in self.repository.modules if each.path.as_posix().endswith(f"/{end}")]
+            if files:
+                return files
+            end = end.partition("/")[2]
+        return []
+
+
+def is_holder(node: ast.expr) -> bool:
+    """Whether an expression is an object whose attributes are options, by its name."""
+    return bool(HOLDERS.match(chain(node).rpartition(".")[2]))
+
+
+def words_for(name: str, value: object, default: object, dashes: str) -> str:
+    """Returns how an option is given another value than its default: `--name=value`, or as much of it as is known.
+
+    Args:
+      name: of the option.
+      value: that it needs, `NO_LITERAL` where that is any other one.
+      default: that it has.
+      dashes: before its name.
+    """
+    if value is not NO_LITERAL:
+        return f"{dashes}{name}={value}"
+    return f"{dashes}{name}" if default is False or default is None else f"another {dashes}{name} than {default}"
+
+
+def _steps(path: Path, other: Path) -> int:
+    """How many folders lie between two files."""
+    shared = sum(1 for each in path.parents if each in other.parents)
+    return len(path.parents) + len(other.parents) - 2 * shared
+
+
+def _commands(text: str) -> list[str]:
+    """Returns the lines of a text, those that go on in the next one joined."""
+    return re.sub(r"\\\s*(\\n[\"',\s]*)?\n", " ", text).split("\n")
+
+
+def _is_in(value: object, values: list[object]) -> bool:
+    return any(type(each) is type(value) and each == value for each in values)
+
+
+def _literal(node: ast.expr | None) -> object:
+    try:
+        return ast.literal_eval(node) if node is not None else NO_LITERAL
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return NO_LITERAL
+
+
+def _default_of(flag: Flag) -> object:
+    keywords = {each.arg: each.value for each in flag.call.keywords}
+    if flag.required or None in keywords:
+        return NO_LITERAL
+    if flag.style == "flags":
+        given = keywords.get("default", flag.call.args[1] if len(flag.call.args) > 1 else None)
+        return _literal(given)
+    if "default" in keywords:
+        return _literal(keywords["default"])
+    action = _literal(keywords.get("action"))
+    return {"store_true": False, "store_false": True}.get(str(action))
+
+
+def _converted(text: str, default: object) -> object:
+    """Returns a value as an option of a default's type takes it; `NO_LITERAL` of what a shell has yet to fill in."""
+    if "$" in text:
+        return NO_LITERAL
+    if isinstance(default, bool):
+        return text.lower() not in ("false", "0", "no", "f", "n")
+    if default is None:
+        return _literal_of_text(text)
+    try:
+        return type(default)(text) if isinstance(default, int | float) else text
+    except ValueError:
+        return default
+
+
+def _literal_of_text(text: str) -> object:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text

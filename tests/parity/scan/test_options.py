@@ -1,0 +1,184 @@
+"""What runs only with an option that nothing in a repository gives: a note that names it."""
+
+import pytest
+
+from parity.scan.scan import scan
+
+SCRIPT = """import argparse
+import tensorflow as tf
+from settings import chosen
+
+{define}
+
+
+def train(x, n):
+    if {test}:
+        optimizer = tf.train.RMSPropOptimizer(0.1)
+    else:
+        optimizer = tf.train.MomentumOptimizer(0.1, 0.9)
+    losses = []
+    for i in range(n):
+        with tf.device("/gpu:%d" % i), tf.variable_scope("net", reuse=i > 0):
+            losses.append(tf.reduce_mean(tf.layers.dense(x, 3)))
+    return optimizer.minimize(tf.reduce_mean(losses))
+
+
+train(tf.placeholder(tf.float32, [2, 2]), 2)
+"""
+FLAGS = "FLAGS = tf.flags.FLAGS\ntf.flags.DEFINE_string('optimizer', 'momentum', 'Which.')"
+PARSER = "parser = argparse.ArgumentParser()\nparser.add_argument({})\nargs = parser.parse_args()"
+RMSPROP = "FLAGS.optimizer == 'rmsprop'"
+
+
+def finding_of(folder, define=FLAGS, test=RMSPROP, **texts):
+    (folder / "train.py").write_text(SCRIPT.format(define=define, test=test), encoding="utf-8")
+    for name, text in texts.items():
+        path = folder / name.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    (finding,) = (each for each in scan([folder]).findings if each.rule == "TP502")
+    return finding.severity.word, finding.message.rpartition("; ")[2].removesuffix(", which nothing here gives")
+
+
+@pytest.mark.parametrize(
+    ("define", "test", "needs"),
+    [
+        (FLAGS, RMSPROP, "only with --optimizer=rmsprop"),
+        (FLAGS, "'rmsprop' == FLAGS.optimizer and n > 1", "only with another --optimizer than momentum"),
+        (FLAGS, "FLAGS.optimizer != 'momentum'", "only with another --optimizer than momentum"),
+        (FLAGS + "\nname = FLAGS.optimizer", "name == 'rmsprop'", "only with --optimizer=rmsprop"),
+        (PARSER.format("'--optimizer', default='sgd'"), "args.optimizer == 'rmsprop'", "only with --optimizer=rmsprop"),
+        (PARSER.format("'--rms', action='store_true'"), "args.rms", "only with --rms"),
+        (PARSER.format("'--decay'"), "args.decay", "only with --decay"),
+        (PARSER.format("'--decay', default=0, type=int"), "args.decay > 0", "only with another --decay than 0"),
+        ("hparams = tf.contrib.training.HParams(rms=False)", "hparams.rms", "only with rms"),
+    ],
+)
+def test_what_another_value_than_the_default_needs_is_a_note_that_names_it(tmp_path, define, test, needs):
+    assert finding_of(tmp_path, define, test) == ("note", needs)
+
+
+@pytest.mark.parametrize(
+    ("define", "test"),
+    [
+        (FLAGS, "FLAGS.optimizer == 'momentum'"),
+        (FLAGS, "FLAGS.optimizer == chosen()"),
+        (FLAGS + "\nFLAGS.optimizer = 'rmsprop'", RMSPROP),
+        (FLAGS + "\nFLAGS.optimizer = chosen()", RMSPROP),
+        (FLAGS.replace("'momentum'", "chosen()"), RMSPROP),
+        ("FLAGS = chosen()", RMSPROP),
+        (PARSER.format("'--optimizer', required=True"), "args.optimizer == 'rmsprop'"),
+        (PARSER.format("'optimizer'"), "args.optimizer == 'rmsprop'"),
+        (
+            PARSER.format("'--way', default='a'") + "\nparser.set_defaults(way='b')",
+            "args.way == 'b'",
+        ),
+        # They say whether there are towers, or whether the script trains.
+        (PARSER.format("'--num_gpus', default=1, type=int"), "args.num_gpus > 1"),
+        (PARSER.format("'--mode', default='eval'"), "args.mode == 'train'"),
+    ],
+)
+def test_what_a_default_allows_or_leaves_open_is_a_warning(tmp_path, define, test):
+    assert finding_of(tmp_path, define, test)[0] == "warning"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("run_sh", "python train.py --optimizer=rmsprop\n"),
+        ("run_sh", "python train.py \\\n  --batch 3 \\\n  --optimizer rmsprop\n"),
+        ("run_sh", 'python train.py --optimizer="$1"\n'),
+        ("scripts__run_sh", "cd ..; python train.py --optimizer=rmsprop\n"),
+        ("README_md", "Run `python train.py --optimizer rmsprop`.\n"),
+        ("Makefile", "train:\n\tpython train.py --optimizer=rmsprop\n"),
+        ("notes_ipynb", '{"cells": [{"cell_type": "code", "source": ["!python train.py --optimizer=rmsprop"]}]}'),
+        ("conf_yaml", "optimizer: rmsprop\n"),
+        ("conf_json", '{"optimizer": "rmsprop"}\n'),
+        ("start_py", 'call(["python", "train.py", "--optimizer", "rmsprop"])\n'),
+    ],
+)
+def test_what_a_script_or_a_configuration_gives_is_a_warning(tmp_path, name, text):
+    assert finding_of(tmp_path, **{name: text})[0] == "warning"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("run_sh", "python train.py --optimizer=adam\n"),
+        ("run_sh", "python train.py --optimizer_name=rmsprop\n"),
+        ("run_sh", "python other.py --optimizer=rmsprop\n"),
+        ("README_md", "Of RMSProp (rmsprop) as an optimizer nothing is said.\n"),
+        ("conf_yaml", "my_optimizer: rmsprop\n"),
+    ],
+)
+def test_what_is_given_another_value_or_to_another_script_is_a_note(tmp_path, name, text):
+    (tmp_path / "other.py").write_text("import tensorflow as tf\n", encoding="utf-8")
+    assert finding_of(tmp_path, **{name: text}) == ("note", "only with --optimizer=rmsprop")
+
+
+@pytest.mark.parametrize(
+    ("script", "word"), [("train.py", "warning"), ("slim/train.py", "warning"), ("old/train.py", "note")]
+)
+def test_of_two_scripts_of_a_name_the_one_that_is_started_is_given_a_value(tmp_path, script, word):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "train.py").write_text("import tensorflow as tf\n", encoding="utf-8")
+    assert finding_of(tmp_path, run_sh=f"python {script} --optimizer=rmsprop\n")[0] == word
+
+
+def test_a_switch_that_a_script_turns_on_is_a_warning(tmp_path):
+    define = PARSER.format("'--rms', action='store_true'")
+    assert finding_of(tmp_path, define, "args.rms", run_sh="python train.py --rms\n")[0] == "warning"
+
+
+def test_a_switch_that_a_script_turns_off_is_a_warning(tmp_path):
+    define = FLAGS.replace("_string('optimizer', 'momentum'", "_bool('plain', True")
+    assert finding_of(tmp_path, define, "not FLAGS.plain")[0] == "note"
+    assert finding_of(tmp_path, define, "not FLAGS.plain", run_sh="python train.py --noplain\n")[0] == "warning"
+
+
+DEPLOY = """import tensorflow as tf
+
+tf.flags.DEFINE_integer("num_ps_tasks", 0, "")
+FLAGS = tf.flags.FLAGS
+
+
+class Config(object):
+    def __init__(self, num_ps_tasks=0):
+        self._num_ps_tasks = num_ps_tasks
+
+    def device(self):
+        class Chooser(object):
+            def choose(self, op):
+                if op.node_def.op == "Variable":
+                    return "/job:ps"
+                return op.device
+        if not self._num_ps_tasks:
+            return "/cpu:0"
+        chooser = Chooser()
+        return chooser.choose
+
+
+def train(x, n):
+    config = Config(num_ps_tasks=FLAGS.num_ps_tasks)
+    losses = []
+    for i in range(n):
+        with tf.device("/gpu:%d" % i), tf.variable_scope("net", reuse=i > 0):
+            with tf.device(config.device()):
+                losses.append(tf.reduce_mean(tf.layers.dense(x, 3)))
+    return tf.train.MomentumOptimizer(0.1, 0.9).minimize(tf.reduce_mean(losses))
+
+
+train(tf.placeholder(tf.float32, [2, 2]), 2)
+"""
+
+
+@pytest.mark.parametrize(("default", "word"), [(0, "note"), (2, "warning")])
+def test_a_chooser_of_devices_with_servers_is_a_note_where_there_are_none(tmp_path, default, word):
+    text = DEPLOY.replace('"num_ps_tasks", 0', f'"num_ps_tasks", {default}')
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    (finding,) = (each for each in scan([tmp_path]).findings if each.rule == "TP601")
+    assert finding.severity.word == word
+    assert (
+        finding.message.endswith("only with another --num_ps_tasks than 0, which nothing here gives")
+        or word == "warning"
+    )
