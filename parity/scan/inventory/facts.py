@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from parity.scan.inventory.count import count_of, flags_in
-from parity.scan.inventory.loops import SCOPE_WORDS
+from parity.scan.inventory.loops import LOSS_WORDS, SCOPE_WORDS
 from parity.scan.inventory.losses import reported
 from parity.scan.inventory.one_tower import only_of_one_tower
 from parity.scan.inventory.program import Program, Use
@@ -218,10 +218,20 @@ def clips(program: Program) -> Iterator[tuple[Use, bool]]:
 def is_of_gradients(use: Use) -> bool:
     """Whether a call that clips is given gradients, by the names around it."""
     nearby = [use.call, *list(use.module.ancestors(use.call))[:3]]
-    text = " ".join(source_of(each, 300) for each in nearby if not isinstance(each, ast.FunctionDef | ast.Module))
+    # Of a block its statements say nothing of each other.
+    text = " ".join(
+        source_of(each.iter if isinstance(each, ast.For) else each, 300) for each in nearby if not _is_block(each)
+    )
     function = use.module.within.get(use.call)
     words = re.compile(r"grad|(^|\W)g(v|_|\W)|capped", re.IGNORECASE)
+    clipped = source_of(use.call.args[0] if use.call.args else None, 300)
+    if LOSS_WORDS.search(clipped) and not re.search(r"grad|(^|\W)gv?(\W|$)", clipped, re.IGNORECASE):
+        return False
     return bool(words.search(text)) or bool(function and re.search("grad|clip", function.name, re.IGNORECASE))
+
+
+def _is_block(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module | ast.With | ast.If | ast.While | ast.Try)
 
 
 def _clipping(program: Program) -> Iterator[Fact]:

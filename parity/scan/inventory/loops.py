@@ -21,6 +21,7 @@ IDLE_WORDS = re.compile(
     r"(^|_)(eval|evaluat\w*|test|testing|valid\w*|sampl\w*|decode\w*|predict\w*)($|_)", re.IGNORECASE
 )
 TRAINING_FLAGS = frozenset(["is_train", "is_training", "train", "training", "train_mode", "is_train_mode"])
+COMBINING_WORDS = re.compile(r"(average|mean|sum|combine|merge|reduce|aggregate|collect)_\w*grad", re.IGNORECASE)
 LAYER_WORDS = re.compile(r"layer|block|cell|stage|depth", re.IGNORECASE)
 GRADIENT_CALLS = frozenset(
     ["compute_gradients", "minimize", "gradients", "gradient", "get_gradients", "optimize_clones"]
@@ -256,7 +257,10 @@ def _kind(found: TowerLoop, own: Sequence[ast.AST], over: str, repository: Repos
         return None
     if gradient and (model or loss or _collects(own)):
         return TOWERS
-    if found.device is not None and _collects_gradients(own) and _trains_anywhere(repository):
+    by_a_method = found.device is not None and _trains_anywhere(repository)
+    if by_a_method and (
+        _collects_gradients(own) or (_calls_a_model_of_many(own, found, repository) and _collects(own))
+    ):
         # By a method of an object that may be of many classes.
         return TOWERS
     if model and not _names_loss(own) and _evaluates(found, own, repository):
@@ -356,6 +360,16 @@ def _calls_parameter(nodes: Sequence[ast.AST], function: Function) -> bool:
             if isinstance(called, ast.Name) and called.id in given:
                 return True
     return False
+
+
+def _calls_a_model_of_many(nodes: Sequence[ast.AST], found: TowerLoop, repository: Repository) -> bool:
+    """Whether a loop calls a model's method that classes of the repository have, in a file that combines gradients."""
+    combines = any(COMBINING_WORDS.search(each.name) for each in found.module.functions)
+    methods = (each.func.attr for each in nodes if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute))
+    return combines and any(
+        MODEL_WORDS.search(name) and sum(bool(each.owner) for each in repository.named.get(name, ())) > 1
+        for name in methods
+    )
 
 
 def _trains_anywhere(repository: Repository) -> bool:

@@ -236,7 +236,7 @@ def _flag(name: str, norm: Norm, imported: set[Module]) -> bool | None:
                 )
     if any(_is(value, True) for value in given):
         return True
-    default = _default(name, function)
+    default = default_of(name, function)
     if _is_on_by_a_flag(name, norm):
         return True
     if _is(default, True) and calls and not scoped:
@@ -268,7 +268,8 @@ def _is_on_by_a_flag(name: str, norm: Norm) -> bool:
     return bool(defaults) and all(default == "True" for default in defaults)
 
 
-def _default(name: str, function: Function | None) -> ast.expr | None:
+def default_of(name: str, function: Function | None) -> ast.expr | None:
+    """Returns the default of a parameter, None where it has none."""
     if function is None or not isinstance(function.node, ast.FunctionDef) or name not in function.parameters:
         return None
     defaults = function.node.args.defaults

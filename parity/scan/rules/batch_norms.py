@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from parity.scan.inventory.facts import scoped, update_ops
-from parity.scan.inventory.norms import is_read_early, updates_of_towers
+from parity.scan.inventory.norms import default_of, is_read_early, updates_of_towers
 from parity.scan.inventory.one_tower import of_first_tower
 from parity.scan.inventory.program import Code, Program, Use
 from parity.scan.model.imports import imported_modules
@@ -19,6 +19,7 @@ NORMS = frozenset(["batch_norm", "batch_normalization", "BatchNormalization", "f
 NORM_LAYERS = frozenset(
     ["slim.batch_norm", "tf.contrib.layers.batch_norm", "tf.layers.batch_normalization", "tf.layers.BatchNormalization"]
 )
+FLAG_DEPTH = 8  # names for names, and calls of calls, that a training flag is followed through
 # What runs the updates by itself.
 RUN_UPDATES = frozenset(
     [
@@ -54,7 +55,38 @@ def _all_towers(code: Code) -> Iterator[Hit]:
                 text = (
                     f"{source_of(use.call)} has the updates of all towers, in no order, where their net puts any there"
                 )
-            yield Hit(use.call, use.module, text, puts is True)
+            idle = unread(use, code)
+            yield Hit(use.call, use.module, f"{text}; {idle}" if idle else text, puts is True and not idle)
+
+
+def unread(use: Use, code: Code) -> str:
+    """Returns why nothing that runs reads the name that a call's value is given, "" where something may."""
+    statement = statement_of(use.call, use.module)
+    if not isinstance(statement, ast.Assign) or statement.value is not use.call or len(statement.targets) != 1:
+        return ""
+    target = statement.targets[0]
+    if isinstance(target, ast.Name):
+        function = use.module.within.get(use.call)
+        modules, name = [use.module] if function and function.name else code.repository.modules, target.id
+    elif isinstance(target, ast.Attribute) and chain(target.value) == "self":
+        modules, name = code.repository.modules, target.attr
+    else:
+        return ""
+    reads = [
+        (node, module)
+        for module in modules
+        for function in module.functions
+        for node in function.nodes
+        if node is not target and name == (getattr(node, "attr", "") or getattr(node, "id", ""))
+    ]
+    reasons = [code.reach.why_not(node, module) for node, module in reads]
+    if not all(reasons):
+        return ""
+    return (
+        f"what reads {source_of(target)} does not run: {reasons[0]}"
+        if reasons
+        else f"nothing reads {source_of(target)}"
+    )
 
 
 def _others_collection(use: Use) -> bool:
@@ -111,7 +143,7 @@ def _never(code: Code) -> Iterator[Hit]:
         for use in program.uses:
             if use.name in NORM_LAYERS and program.is_in_towers(use.call) and not _in_place(use) and _may_train(use):
                 text = "a batch norm whose updates are in UPDATE_OPS, which nothing here runs"
-                decided = _reads_statistics(use, program)
+                decided = _reads_statistics(use, program) and not _always_trains(use, program)
                 if not decided:
                     text += "; nothing here normalises by the moving statistics either"
                 yield Hit(use.call, use.module, text, decided)
@@ -143,6 +175,52 @@ def _reads_statistics(use: Use, program: Program) -> bool:
         for function in module.functions
         for call in function.calls
     ) or any(keyword.arg is None for keyword in use.call.keywords)
+
+
+def _always_trains(use: Use, program: Program) -> bool:
+    """Whether a batch norm is given True as its training flag by all that the source has of it."""
+    training = use.argument("is_training") or use.argument("training")
+    return training is not None and _is_always_true(training, use.module, program, FLAG_DEPTH)
+
+
+def _is_always_true(node: ast.expr, module: Module, program: Program, depth: int) -> bool:
+    if isinstance(node, ast.Constant):
+        return node.value is True
+    if isinstance(node, ast.Call):
+        made = module.resolved(node.func) in ("tf.constant", "tf.convert_to_tensor", "tf.cast", "bool") and bool(
+            node.args
+        )
+        return made and _is_always_true(node.args[0], module, program, depth)
+    if not isinstance(node, ast.Name | ast.Attribute) or not depth:
+        return False
+    function = module.within.get(node)
+    given = program.repository.assigned(chain(node), function)
+    if given:
+        return all(
+            each.how == "=" and each.place is None and _is_always_true(each.value, module, program, depth - 1)
+            for each in given
+        )
+    while function is not None and chain(node) not in function.parameters:
+        function = function.outer
+    return function is not None and _is_given_true(chain(node), function, program, depth - 1)
+
+
+def _is_given_true(name: str, function: Function, program: Program, depth: int) -> bool:
+    """Whether all calls give a parameter True, by its default where they give none."""
+    repository = program.repository
+    called = function.owner if function.name == "__init__" else function.name
+    places = function.parameters[1:] if function.owner else function.parameters
+    default = default_of(name, function)
+    values = []
+    for call, module in repository.calls_of(called):
+        if function in repository.callees(call, module) and repository.homes[call] is not function:
+            place = places.index(name) if name in places else None
+            values.append((Use(call, module, "").argument(name, place) or default, module))
+    return bool(values) and all(
+        value is not None
+        and _is_always_true(value, module if value is not default else function.module, program, depth)
+        for value, module in values
+    )
 
 
 def _parts(node: ast.expr, module: Module, program: Program) -> str:

@@ -57,13 +57,28 @@ def _marked(program: Program) -> Iterator[Hit]:
             for mark in getattr(function.node, "decorator_list", ()):
                 name = module.resolved(mark.func if isinstance(mark, ast.Call) else mark)
                 if name.endswith("RegisterGradient"):
-                    yield Hit(mark, module, f"{function.name}() is written as the gradient of an op")
+                    yield _registered_for(mark, function, program)
                 elif name.endswith("custom_gradient") and not _is_marked(function.outer):
                     other = _has_another(function)
                     if other is False:
                         continue
                     text = f"{function.name}() has a gradient of its own"
                     yield Hit(mark, module, text if other else f"{text}: it may be the derivative", other is True)
+
+
+def _registered_for(mark: ast.AST, function: Function, program: Program) -> Hit:
+    """What a function is registered for: to replace gradients of ops that TensorFlow has, or of an op that is new to it."""
+    name = source_of(mark.args[0]) if isinstance(mark, ast.Call) and mark.args else ""
+    maps = [use for use in program.linked_uses if use.last == "gradient_override_map" and name in _registered(use)]
+    if any(not _is_of_python(use) for use in maps):
+        return Hit(mark, function.module, f"{function.name}() replaces the gradient of an op")
+    if maps:
+        return Hit(mark, function.module, f"{function.name}() gives a Python function in the graph its gradient", False)
+    # Each op has one gradient: a second one for an op of TensorFlow's own ends in an error.
+    text = (
+        f"{function.name}() is the gradient of {name or 'an op'}, which is no op of TensorFlow's: the port needs both"
+    )
+    return Hit(mark, function.module, text, False)
 
 
 def _is_marked(function: Function | None) -> bool:

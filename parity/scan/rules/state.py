@@ -63,9 +63,22 @@ def _are_read(module: Module, program: Program, code: Code) -> bool:
 def _reads_averages(call: ast.Call, function: Function) -> bool:
     if not isinstance(call.func, ast.Attribute) or function.module.resolved(call.func).startswith(NO_AVERAGES):
         return False
-    if call.func.attr in ("variables_to_restore", "average_name"):
-        return True
-    return call.func.attr == "average" and not _of_losses(call)
+    if call.func.attr not in ("variables_to_restore", "average_name", "average"):
+        return False
+    return not _is_left(call, function) and not (call.func.attr == "average" and _of_losses(call))
+
+
+def _is_left(call: ast.Call, function: Function) -> bool:
+    """Whether what a call gives back gets a name that its function never reads, or none."""
+    holder = statement_of(call, function.module)
+    if getattr(holder, "value", None) is not call or isinstance(holder, ast.Return):
+        return False
+    names = [target.id for target in getattr(holder, "targets", ()) if isinstance(target, ast.Name)]
+    if len(names) < len(getattr(holder, "targets", ())) or not function.name:
+        return False
+    inside = [function, *(each for each in function.module.functions if each.outer is function)]
+    read = (node for each in inside for node in each.nodes if isinstance(node, ast.Name) and node.id in names)
+    return all(node in getattr(holder, "targets", ()) for node in read)
 
 
 def _of_losses(call: ast.Call) -> bool:

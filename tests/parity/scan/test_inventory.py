@@ -229,9 +229,44 @@ for i in range(FLAGS.num_gpus):
     with tf.device("/gpu:%d" % i):
         grads.append(optimizer.compute_gradients(tf.nn.l2_loss(get(xs[i]))))
 updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
+train_op = tf.group(optimizer.apply_gradients(grads[0]), *updates)
 """
     found = [(each.rule, each.severity) for each in scanned(tmp_path, source).findings if each.rule == "TP301"]
     assert found == [("TP301", Severity.WARNING)]
+
+
+MODELS = """
+class Model:
+    def model_fn(self, x):
+        return {"grads": self.optimizer.compute_gradients(tf.nn.l2_loss(x))}
+
+
+class First(Model):
+    def model_fn(self, x):
+        return Model.model_fn(self, x)
+"""
+REDUCED = """
+def COMBINER(towers):
+    return [tf.reduce_mean(each) for each in zip(*towers)]
+
+
+def replicate(model, n):
+    output = {}
+    for i in range(n):
+        with tf.device("/gpu:%d" % i):
+            y = model.model_fn(i)
+            for key in y:
+                output[key].append(y[key])
+    return COMBINER(output["grads"])
+"""
+
+
+@pytest.mark.parametrize(("combiner", "count"), [("average_gradients", 1), ("outputs_of", 0)])
+def test_towers_by_a_method_of_many_classes_are_found_where_gradients_are_combined(tmp_path, combiner, count):
+    more = "".join(f"class Model{n}(Model):\n    def model_fn(self, x):\n        return x\n" for n in range(3))
+    (tmp_path / "models.py").write_text(f"{HEAD}{MODELS}{more}", encoding="utf-8")
+    (tmp_path / "runner.py").write_text(HEAD + REDUCED.replace("COMBINER", combiner), encoding="utf-8")
+    assert len([each for each in scan([tmp_path]).towers if each.kind == TOWERS]) == count
 
 
 def test_towers_that_only_evaluate_are_called_so(tmp_path):
