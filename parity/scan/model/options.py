@@ -22,6 +22,7 @@ OF_TOWERS_OR_TRAINING = re.compile(
     r"(^|_)(train|training|mode|phase|task|action|command|cmd|job|job_name|stage|run|do|eval|test|infer|predict)($|_)",
     re.IGNORECASE,
 )
+CLASSES_OF_OPTIONS = re.compile(r"config|flags|param|option|setting|args", re.IGNORECASE)
 MAKERS_OF_OPTIONS = ("HParams", "set_defaults")
 CONFIGURATIONS = frozenset(
     [".yml", ".yaml", ".json", ".cfg", ".ini", ".gin", ".conf", ".toml", ".config", ".sh", ".env"]
@@ -41,22 +42,33 @@ class Options:
 
     repository: Repository
     _known: dict[tuple[str, Module], tuple[object, ...]] = field(default_factory=dict)
-    _hparams: dict[str, list[tuple[ast.expr, Module]]] = field(default_factory=dict)
+    _settings: dict[str, list[ast.expr]] = field(default_factory=dict)
     _set: dict[str, list[ast.expr]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Notes what source gives options: where they are made, and by assignments."""
         for module in self.repository.modules:
             for function in module.functions:
-                for call in function.calls:
-                    if chain(call.func).endswith(MAKERS_OF_OPTIONS):
-                        for each in call.keywords:
-                            self._hparams.setdefault(each.arg or "", []).append((each.value, module))
                 for node in function.nodes:
-                    if isinstance(node, ast.Assign):
+                    if isinstance(node, ast.Call) and chain(node.func).endswith(MAKERS_OF_OPTIONS):
+                        for each in node.keywords:
+                            self._settings.setdefault(each.arg or "", []).append(each.value)
+                    elif isinstance(node, ast.Assign):
                         for target in node.targets:
-                            if isinstance(target, ast.Attribute) and is_holder(target.value):
-                                self._set.setdefault(target.attr, []).append(node.value)
+                            self._note(target, node.value, module.parents.get(node))
+
+    def _note(self, target: ast.expr, value: ast.expr, holder: ast.AST | None) -> None:
+        name = name_of(target)
+        if name:
+            self._set.setdefault(name, []).append(value)
+        elif (
+            isinstance(target, ast.Name) and isinstance(holder, ast.ClassDef) and CLASSES_OF_OPTIONS.search(holder.name)
+        ):
+            self._settings.setdefault(target.id, []).append(value)
+        elif isinstance(value, ast.Dict) and is_holder(target):
+            for key, each in zip(value.keys, value.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    self._settings.setdefault(key.value, []).append(each)
 
     def is_flag(self, name: str) -> bool:
         """Whether an option is one of a command line."""
@@ -73,9 +85,10 @@ class Options:
 
     def _values(self, name: str, module: Module) -> Iterator[object]:
         defaults = [_default_of(flag) for flag in self._definitions(name, module)]
-        defaults += [_literal(value) for value, _ in self._hparams.get(name, ())]
+        defaults += [_literal(value) for value in self._settings.get(name, ())]
+        # Of a file of settings each line is a default.
+        defaults += [_literal(value) for value in self._set.get(name, ())]
         yield from defaults
-        yield from (_literal(value) for value in self._set.get(name, ()) if defaults)
         if defaults and NO_LITERAL not in defaults:
             for text in self._given(name, module):
                 yield _converted(text, defaults[0])
@@ -139,8 +152,17 @@ class Options:
 
 
 def is_holder(node: ast.expr) -> bool:
-    """Whether an expression is an object whose attributes are options, by its name."""
-    return bool(HOLDERS.match(chain(node).rpartition(".")[2]))
+    """Whether an expression is an object whose attributes are options, by its name or that of what it is part of."""
+    return any(HOLDERS.match(name) for name in chain(node).split("."))
+
+
+def name_of(node: ast.expr) -> str:
+    """Returns the name of the option that an expression reads or sets: `FLAGS.name`, `params["name"]`; else ""."""
+    if isinstance(node, ast.Attribute) and is_holder(node.value):
+        return node.attr
+    if isinstance(node, ast.Subscript) and is_holder(node.value) and isinstance(node.slice, ast.Constant):
+        return node.slice.value if isinstance(node.slice.value, str) else ""
+    return ""
 
 
 def words_for(name: str, value: object, default: object, dashes: str) -> str:

@@ -13,7 +13,7 @@ from parity.scan.model.bound import GLOBALS
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Assigned, Function, Module
 from parity.scan.model.names import chain
-from parity.scan.model.options import NO_LITERAL, Options, is_holder, words_for
+from parity.scan.model.options import NO_LITERAL, Options, name_of, words_for
 from parity.scan.model.repository import MOST_CANDIDATES, Repository, source_of
 
 CALLERS_DEPTH = 8  # callers of callers, beyond which a function is taken to run
@@ -250,6 +250,11 @@ class Reach:
         if isinstance(node, ast.Tuple | ast.List):
             values = [self.value(each, module, depth) for each in node.elts]
             return NO_CONSTANT if NO_CONSTANT in values else tuple(values)
+        name = name_of(node)
+        possible = self.options.values(name, module) if self.options is not None and name else ()
+        if possible:
+            self._read[name] = possible
+            return self._chosen.get(name, possible[0])
         if isinstance(node, ast.Name):
             return self._of_name(node, module, depth)
         return self._of_attribute(node, module, depth) if isinstance(node, ast.Attribute) else NO_CONSTANT
@@ -370,11 +375,6 @@ class Reach:
 
     def _of_attribute(self, node: ast.Attribute, module: Module, depth: int) -> object:
         """The value of an option: the one that it is given wherever it is given any."""
-        if self.options is not None and is_holder(node.value):
-            values = self.options.values(node.attr, module)
-            if values:
-                self._read[node.attr] = values
-                return self._chosen.get(node.attr, values[0])
         if chain(node).partition(".")[0] in module.imports:
             return self._of_import(node, module, depth)
         if self.options is not None and chain(node.value) == "self":

@@ -52,6 +52,9 @@ def finding_of(folder, define=FLAGS, test=RMSPROP, **texts):
         (PARSER.format("'--decay'"), "args.decay", "only with --decay"),
         (PARSER.format("'--decay', default=0, type=int"), "args.decay > 0", "only with another --decay than 0"),
         ("hparams = tf.contrib.training.HParams(rms=False)", "hparams.rms", "only with rms"),
+        ("import yaml\ncfg = yaml.load('a')\ncfg.TRAIN.RMS = False", "cfg.TRAIN.RMS", "only with RMS"),
+        ("params = {'way': 'a'}\nparams.update(chosen())", "params['way'] == 'b'", "only with way=b"),
+        ("import yaml\nclass Config:\n    way = 'a'\nconfig = chosen(Config)", "config.way == 'b'", "only with way=b"),
     ],
 )
 def test_what_another_value_than_the_default_needs_is_a_note_that_names_it(tmp_path, define, test, needs):
@@ -73,6 +76,10 @@ def test_what_another_value_than_the_default_needs_is_a_note_that_names_it(tmp_p
             PARSER.format("'--way', default='a'") + "\nparser.set_defaults(way='b')",
             "args.way == 'b'",
         ),
+        ("params = {'way': 'a'}\nparams['way'] = 'b'", "params['way'] == 'b'"),
+        ("params = {'way': 'a'}\nparams['way'] = chosen()", "params['way'] == 'b'"),
+        ("cfg = chosen()\ncfg.TRAIN.RMS = False\ncfg.TRAIN.RMS = chosen()", "cfg.TRAIN.RMS"),
+        ("class Net:\n    way = 'a'\nnet = chosen(Net)\nnet.way = chosen()", "net.way == 'b'"),
         # They say whether there are towers, or whether the script trains.
         (PARSER.format("'--num_gpus', default=1, type=int"), "args.num_gpus > 1"),
         (PARSER.format("'--mode', default='eval'"), "args.mode == 'train'"),
