@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from parity.scan.inventory.combination import Combiner, combiner_of, combiners
 from parity.scan.inventory.loops import TowerLoop, callers, tower_loops
-from parity.scan.model.bound import runs_always, unbound_names
+from parity.scan.model.bound import lacking_imports, runs_always, unbound_names
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function, Module
 from parity.scan.model.options import Options
@@ -202,6 +202,7 @@ class Code:
     combiners: Sequence[Combiner]
     programs: Sequence[Program]
     _unbound: dict[Module, list[ast.Name]] = field(default_factory=dict)
+    _lacking: dict[Module, list[tuple[ast.ImportFrom, str]]] = field(default_factory=dict)
 
     @cached_property
     def reach(self) -> Reach:
@@ -223,15 +224,20 @@ class Code:
         return Reach(repository, self.reach.begins, taken, Options(repository))
 
     def ends_before(self, node: ast.AST, module: Module) -> str:
-        """Returns why a module cannot be run as far as it trains: what is no Python, or names that it binds nowhere."""
+        """Returns why a module cannot be run as far as it trains: what is no Python, or names that are nowhere."""
         if module.broken:
             return f"line {module.broken} is no Python"
+        top = module.functions[0]
         if module not in self._unbound:
             self._unbound[module] = unbound_names(module, self.repository.modules)
+            self._lacking[module] = lacking_imports(module, self.repository.texts)
+        for imported, lacking in self._lacking[module]:
+            if runs_always(imported, top):
+                return f"line {imported.lineno} imports {lacking}, which {imported.module} does not have"
         names = self._unbound[module]
         if not names:
             return ""
-        top, own = module.functions[0], module.within.get(node)
+        own = module.within.get(node)
         ends = self._that_runs(names, top) or (self._that_runs(names, own, node) if own is not None else None)
         if ends is None:
             loops = [program.loop for program in self.programs if program.loop.module is module]

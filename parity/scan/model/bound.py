@@ -4,6 +4,7 @@ import ast
 import builtins
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from parity.scan.model.module import Function, Module
 
@@ -15,6 +16,7 @@ BUILTINS_OF_PYTHON_2 = re.findall(
 GIVEN = frozenset([*dir(builtins), *BUILTINS_OF_PYTHON_2, "__file__", "__path__", "__class__", "__builtins__"])
 # By which names come to be that no statement shows.
 MADE_UP = re.compile(r"\bexec\b|execfile|globals\(\)|locals\(\)|(?<![\w.])vars\(\)|__builtins__|\bbuiltins\b|^\s*%")
+MAY_HAVE_ANY = re.compile(r"import\s*\*|\bexec\b|execfile|globals\(\)|locals\(\)|setattr|__getattr__|sys\.modules")
 # Syntax trees here have no names of handlers.
 HANDLED = re.compile(r"\s*except\b.*(?:\bas\s+|,\s*)(\w+)\s*:")
 GLOBALS = re.compile(r"\s*(?:global|nonlocal)\s+([\w, ]+)")
@@ -55,6 +57,28 @@ def unbound_names(module: Module, modules: Sequence[Module]) -> list[ast.Name]:
         for node in function.nodes
         if isinstance(node, ast.Name) and node.id not in bound and _stands_there(node, module)
     ]
+
+
+def lacking_imports(module: Module, texts: Sequence[tuple[Path, str]]) -> list[tuple[ast.ImportFrom, str]]:
+    """Returns the imports of a name from a file next to a module that does not have the word, each with that name.
+
+    Args:
+      module: that is looked at: a script finds modules in its own folder first.
+      texts: of all files, by path.
+    """
+    files = {path: text for path, text in texts if path.suffix == ".py"}
+    lacking = []
+    for node in module.functions[0].nodes:
+        if not isinstance(node, ast.ImportFrom) or not node.module or node.level > 1:
+            continue
+        path = module.path.parent.joinpath(*node.module.split(".")).with_suffix(".py")
+        # Of several files, or folders, of a name it may be another one.
+        others = [each for each in files if each != path and node.module.partition(".")[0] in (*each.parts, each.stem)]
+        text = files.get(path)
+        if text is None or others or MAY_HAVE_ANY.search(text):
+            continue
+        lacking += [(node, each.name) for each in node.names if not re.search(rf"\b{re.escape(each.name)}\b", text)]
+    return [each for each in lacking if each[1] != "*"]
 
 
 def _with_stars(module: Module, modules: Sequence[Module]) -> list[Module] | None:

@@ -3,7 +3,6 @@
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 
 SUFFIXES = (".py", ".pyw", ".ipynb")
@@ -13,7 +12,8 @@ TEXTS += (".md", ".rst", ".txt", ".ipynb", ".py")
 TEXTS += (".yml", ".yaml", ".json", ".cfg", ".ini", ".gin", ".conf", ".config", ".toml")
 NAMES_OF_TEXTS = ("Makefile", "makefile", "Dockerfile", "README", "Procfile")
 LARGEST_TEXT = 256 * 1024  # bytes: what is larger is data
-MOST_TEXTS = 5_000
+ALL_TEXTS = 64 * 1024 * 1024  # bytes
+MOSTLY_DATA = (".txt", ".json")  # are read last
 # Nobody's own training code; a folder that is named itself is read whatever it is called.
 LEFT_OUT = frozenset(["__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist"])
 
@@ -43,10 +43,12 @@ def source_files(paths: Sequence[Path]) -> Iterator[Path]:
 def texts_in(paths: Sequence[Path]) -> Iterator[tuple[Path, str]]:
     """Yields the files below folders that may say how source is started, each with its text."""
     files = (file for path in paths if path.is_dir() for file in _below(path, TEXTS, NAMES_OF_TEXTS))
-    for file in islice(files, MOST_TEXTS):
+    left = ALL_TEXTS
+    for file in sorted(files, key=lambda each: each.suffix in MOSTLY_DATA):
         try:
             status = file.stat()
-            if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST_TEXT:
+            if stat.S_ISREG(status.st_mode) and status.st_size <= min(LARGEST_TEXT, left):
+                left -= status.st_size
                 yield file, file.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue

@@ -196,6 +196,33 @@ def test_what_a_script_that_may_run_is_found_for_is_a_warning(tmp_path, old, new
 
 
 @pytest.mark.parametrize(
+    ("line", "preprocessing", "more", "word"),
+    [
+        ("from preprocessing import factory", "import tensorflow as tf", "", "note"),
+        ("from preprocessing import crop, factory", "def crop():\n    pass", "", "note"),
+        ("from .preprocessing import factory", "def crop():\n    pass", "", "note"),
+        ("from preprocessing import factory", "def factory():\n    pass", "", "warning"),
+        ("from preprocessing import factory", "from other import factory", "", "warning"),
+        ("from preprocessing import factory", "from other import *", "", "warning"),
+        ("from preprocessing import *", "def crop():\n    pass", "", "warning"),
+        ("from elsewhere import factory", "def crop():\n    pass", "", "warning"),
+        ("from preprocessing import factory", "def crop():\n    pass", "slim/preprocessing.py", "warning"),
+        ("from preprocessing import factory", "def crop():\n    pass", "preprocessing/factory.py", "warning"),
+        ("try:\n    from preprocessing import factory\nexcept ImportError:\n    pass", "a = 1", "", "warning"),
+    ],
+)
+def test_what_a_script_with_an_import_that_ends_it_is_found_for_is_a_note(tmp_path, line, preprocessing, more, word):
+    (tmp_path / "preprocessing.py").write_text(preprocessing, encoding="utf-8")
+    if more:
+        (tmp_path / more).parent.mkdir()
+        (tmp_path / more).write_text("factory = 1\n", encoding="utf-8")
+    (tmp_path / "train.py").write_text(f"{line}\n{SCRIPT}", encoding="utf-8")
+    (finding,) = (each for each in scan([tmp_path]).findings if each.rule == "TP502")
+    assert finding.severity.word == word
+    assert finding.message.endswith("imports factory, which preprocessing does not have") is (word == "note")
+
+
+@pytest.mark.parametrize(
     ("source", "runs"),
     [
         ("def f(a=False):\n    if a:\n        here()\nf()", False),

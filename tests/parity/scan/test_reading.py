@@ -8,7 +8,7 @@ import pytest
 
 from parity.scan.reading.decode import UnreadableFile, decoded, read_source
 from parity.scan.reading.expressions import number_of
-from parity.scan.reading.files import source_files
+from parity.scan.reading.files import source_files, texts_in
 from parity.scan.reading.statements import parse
 
 PYTHON_2 = """
@@ -204,3 +204,16 @@ def test_what_is_too_large_is_refused(tmp_path):
         file.truncate((4 << 20) + 1)
     with pytest.raises(UnreadableFile, match="larger than 4 MiB"):
         read_source(path)
+
+
+def test_texts_that_say_how_scripts_are_started_are_read_and_data_last(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / ".git").mkdir()
+    for name in ("data/a.txt", "run.sh", "Makefile", "image.png", ".git/config.sh", "train.py"):
+        (tmp_path / name).write_bytes(name.encode() + b"\xff")
+    (tmp_path / "large.yaml").write_bytes(b"a" * (256 * 1024 + 1))
+    (tmp_path / "small.yaml").write_bytes(b"a" * (256 * 1024))
+    os.mkfifo(tmp_path / "pipe.sh")
+    names = [path.relative_to(tmp_path).as_posix() for path, _ in texts_in([tmp_path])]
+    assert names == ["Makefile", "run.sh", "small.yaml", "train.py", "data/a.txt"]
+    assert list(texts_in([tmp_path / "run.sh"])) == []
