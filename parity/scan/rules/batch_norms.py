@@ -312,7 +312,8 @@ NORM_RULES = (
         Severity.WARNING,
         "the moving statistics are updated by all towers, in no order",
         "`UPDATE_OPS` is taken without a scope: it has an update for each tower, of the same variables, in no "
-        "order. A note where the source does not show that the towers' net puts any there. The decay is "
+        "order. A note where the source does not show that the towers' net puts any there, or where nothing that runs "
+        "reads them. The decay is "
         "applied up to N times in a step, and which results stay is chance (five results in six runs, measured on "
         "four towers).",
         "Each rank has its own buffers, and DDP sends rank 0's to the others before each forward pass: those of the "
@@ -344,8 +345,8 @@ NORM_RULES = (
         Severity.WARNING,
         "the moving statistics are never updated",
         "A batch norm leaves its updates in `UPDATE_OPS`, and nothing in this code runs them: evaluation normalises "
-        "by the first values, mean 0 and variance 1. Where training is on wherever the norm is built, what evaluates "
-        "normalises by its own batch: a note.",
+        "by the first values, mean 0 and variance 1. Where training is on wherever the norm is built, by a constant or by a "
+        "parameter that all calls give True, what evaluates normalises by its own batch: a note.",
         "`nn.BatchNorm2d` updates its statistics in each forward pass in training: evaluation is another.",
         "`nn.BatchNorm2d(channels, momentum=0.0)` keeps them as they are; most want them updated, and evaluate "
         "otherwise then.",

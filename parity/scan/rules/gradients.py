@@ -318,7 +318,7 @@ GRADIENT_RULES = (
         "Every tower clips its own gradients, and the clipped ones are combined. A mean of clipped gradients is not "
         "the clipped "
         "mean: for two vectors and a limit of 1 it was (0.45, 0.20) and (0.68, 0.74). Clipped gradients that nothing reads "
-        "before their list is given anew are none.",
+        "before their list is given anew are none; a loss that is clipped is none either: each rank does the same.",
         "`clip_grad_norm_` after `backward()` comes after DDP's all-reduce: it clips the mean.",
         "Clip in a communication hook, `model.register_comm_hook(state, clip_then_average)`, or under `no_sync()` "
         "with an "
@@ -349,9 +349,11 @@ GRADIENT_RULES = (
         "the gradient of an op is written by hand",
         "`gradient_override_map`, `RegisterGradient` or `custom_gradient` gives an op a gradient of its own: another one "
         "than its derivative, or that of an op which has none. A note where it may be the derivative itself, written for "
-        "speed or for second derivatives, and where a Python function in the graph is given one.",
+        "speed or for second derivatives, and where a Python function in the graph, or an op of the repository's own "
+        "(`tf.load_op_library`), is given the one that it lacks: then the port needs that op and its gradient.",
         "autograd differentiates what `forward` computes: without more, the port has the true derivative.",
-        "A `torch.autograd.Function` whose `backward` is the script's. `parity port` writes derivatives only.",
+        "A `torch.autograd.Function` whose `backward` is the script's; of an op of the repository's own none where "
+        "`forward` is written in torch. `parity port` writes derivatives only.",
         replaced_gradients,
     ),
     Rule(

@@ -274,7 +274,7 @@ STATE_RULES = (
         "`ExponentialMovingAverage.apply` and `apply_gradients` are in one `tf.group`: the average takes the "
         "weights before or after "
         "the update, by chance: before in most runs. A note where nothing reads the averages (`average()`, "
-        "`variables_to_restore()`, `average_name()`, or their names).",
+        "`variables_to_restore()`, `average_name()`, or their names), or what is read of them goes nowhere.",
         "A port updates the average after `optimizer.step()`: one update later than most runs of the script.",
         "Update it after `optimizer.step()`, and expect its averages one step ahead of the script's.",
         _average,
