@@ -12,6 +12,7 @@ from parity.scan.inventory.libraries import ESTIMATOR, library_towers
 from parity.scan.inventory.program import Code, code_of
 from parity.scan.inventory.written_out import written_out_towers
 from parity.scan.model.module import Module, build_module
+from parity.scan.model.old_copies import old_copy_reason
 from parity.scan.model.places import place_of
 from parity.scan.model.repository import Repository
 from parity.scan.plan import plans_of
@@ -144,6 +145,9 @@ def _if_reached(hit: Hit, code: Code) -> Hit:
     why = code.ends_before(hit.node, hit.module) or code.reach.why_not(hit.node, hit.module)
     if why:
         return hit._replace(decided=False, message=f"{hit.message}; it does not run: {why}")
+    unused = old_copy_reason(hit.module, code.repository)
+    if unused:
+        return hit._replace(decided=False, message=f"{hit.message}; {unused}")
     needs = code.reach_by_default.why_not(hit.node, hit.module)
     return hit._replace(decided=False, message=f"{hit.message}; {needs}") if needs else hit
 

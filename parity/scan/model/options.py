@@ -122,7 +122,7 @@ class Options:
                         yield match[1] if match[1] and not match[1].startswith("--") else "True"
             if f"--no{name}" in text:
                 yield "False"
-            if path.suffix in CONFIGURATIONS and name in text:
+            if name in text and (path.suffix in CONFIGURATIONS or _is_of_settings(path)):
                 yield from (match[1] for match in setting.finditer(text))
 
     def _may_be_of(self, module: Module, before: str, path: Path) -> bool:
@@ -177,6 +177,11 @@ def words_for(name: str, value: object, default: object, dashes: str) -> str:
     if value is not NO_LITERAL:
         return f"{dashes}{name}={value}"
     return f"{dashes}{name}" if default is False or default is None else f"another {dashes}{name} than {default}"
+
+
+def _is_of_settings(path: Path) -> bool:
+    """Whether a file of Python has settings, by its name or its folder's."""
+    return path.suffix == ".py" and bool(CLASSES_OF_OPTIONS.search(f"{path.parent.name}/{path.stem}"))
 
 
 def _steps(path: Path, other: Path) -> int:

@@ -101,6 +101,7 @@ def test_what_a_default_allows_or_leaves_open_is_a_warning(tmp_path, define, tes
         ("notes_ipynb", '{"cells": [{"cell_type": "code", "source": ["!python train.py --optimizer=rmsprop"]}]}'),
         ("conf_yaml", "optimizer: rmsprop\n"),
         ("conf_json", '{"optimizer": "rmsprop"}\n'),
+        ("configs__first_py", "optimizer = 'rmsprop'\n"),
         ("start_py", 'call(["python", "train.py", "--optimizer", "rmsprop"])\n'),
     ],
 )
@@ -116,6 +117,7 @@ def test_what_a_script_or_a_configuration_gives_is_a_warning(tmp_path, name, tex
         ("run_sh", "python other.py --optimizer=rmsprop\n"),
         ("README_md", "Of RMSProp (rmsprop) as an optimizer nothing is said.\n"),
         ("conf_yaml", "my_optimizer: rmsprop\n"),
+        ("start_py", "optimizer = 'rmsprop'\n"),
     ],
 )
 def test_what_is_given_another_value_or_to_another_script_is_a_note(tmp_path, name, text):

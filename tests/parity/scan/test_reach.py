@@ -223,6 +223,27 @@ def test_what_a_script_with_an_import_that_ends_it_is_found_for_is_a_note(tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("file", "texts", "word"),
+    [
+        ("old/train.py", {}, "note"),
+        ("train_old.py", {"other.py": "import other_old"}, "note"),
+        ("threshold/train.py", {}, "warning"),
+        ("old/train.py", {"run.sh": "python old/train.py"}, "warning"),
+        ("old/train.py", {"run.sh": "python train.py"}, "note"),
+        ("old/train.py", {"start.py": "import tensorflow as tf\nfrom old.train import train"}, "warning"),
+        ("old/train.py", {"old/start.py": "import tensorflow as tf\nfrom old.train import train"}, "note"),
+    ],
+)
+def test_what_an_old_copy_that_nothing_starts_is_found_for_is_a_note(tmp_path, file, texts, word):
+    for name, text in {file: SCRIPT, **texts}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (finding,) = (each for each in scan([tmp_path]).findings if each.rule == "TP502")
+    assert finding.severity.word == word
+    assert finding.message.endswith("and nothing here imports or starts it") is (word == "note")
+
+
+@pytest.mark.parametrize(
     ("source", "runs"),
     [
         ("def f(a=False):\n    if a:\n        here()\nf()", False),
