@@ -107,8 +107,9 @@ class Options:
 
     def _given(self, name: str, module: Module) -> Iterator[str]:
         """Yields what command lines and configurations give an option, as text."""
-        option = re.compile(rf"""--{name.replace("_", "[_-]")}(?:=|\s+|["']\s*,\s*(?=["']))?["']?({VALUE})?""")
-        setting = re.compile(rf"""(?<![\w.-])["']?{name}["']?\s*[:=]\s*["']?({VALUE})""")
+        word = re.escape(name)
+        option = re.compile(rf"""--{word.replace("_", "[_-]")}(?:=|\s+|["']\s*,\s*(?=["']))?["']?({VALUE})?""")
+        setting = re.compile(rf"""(?<![\w.-])["']?{word}["']?\s*[:=]\s*["']?({VALUE})""")
         for path, text in self.repository.texts:
             for line in _commands(text) if f"--{name}" in text or f"--{name.replace('_', '-')}" in text else ():
                 for match in option.finditer(line):

@@ -134,6 +134,13 @@ def test_of_two_scripts_of_a_name_the_one_that_is_started_is_given_a_value(tmp_p
     assert finding_of(tmp_path, run_sh=f"python {script} --optimizer=rmsprop\n")[0] == word
 
 
+def test_a_name_that_is_no_word_and_values_that_are_no_numbers_are_taken_as_they_are(tmp_path):
+    define = "params = {'a+b(': 1, '[': [1], 'u': {}}\nparams['['] = {1: 2}"
+    test = "params['a+b('] == 2 or params['['] > 2 or params['u'] < 1 or params['u']"
+    assert finding_of(tmp_path, define, test, run_sh="python train.py --a+b( 1 --[ 2 --u\n")[0] == "warning"
+    assert finding_of(tmp_path, define, "params['a+b('] == 2") == ("note", "only with a+b(=2")
+
+
 def test_a_switch_that_a_script_turns_on_is_a_warning(tmp_path):
     define = PARSER.format("'--rms', action='store_true'")
     assert finding_of(tmp_path, define, "args.rms", run_sh="python train.py --rms\n")[0] == "warning"
