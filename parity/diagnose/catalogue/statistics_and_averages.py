@@ -72,6 +72,10 @@ ROWS: tuple[CauseInfo, ...] = (
             "other": Wording(
                 "the averages of the weights decay by {got:.6g} where the reference's decay by {wanted:.6g}", _AVERAGES
             ),
+            "copy": Wording(
+                "the copy that follows the weights moves {of_new:.6g} times as far as the reference's",
+                "have it keep as much of itself as the graph's does: a decay is the weight of the old value",
+            ),
         },
         proof=Proof.NUMBERS,
     ),

@@ -103,12 +103,11 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
     if rounds_to_one(of_new):
         return None  # they move as far, and differ by something else
     if abs(of_new + of_old - 1) <= CLOSE:
-        return build_cause(
-            "batch_norm_momentum",
-            evidence=f"every channel of {first.name} fits moving' = moving + {of_new:.6g} (reference' - moving)",
-            explains=share_explained(first, [(of_new * one + of_old * before, other, one)]),
-            of_new=of_new,
-        )
+        fits = f"{first.name} fits moving' = moving + {of_new:.6g} (reference' - moving)"
+        share = share_explained(first, [(of_new * one + of_old * before, other, one)])
+        if one.ndim > 1:  # no norm has a moving matrix: it is a copy that follows weights, as a target network does
+            return build_cause("average_decay", "copy", evidence=f"all of {fits}", explains=share, of_new=of_new)
+        return build_cause("batch_norm_momentum", evidence=f"every channel of {fits}", explains=share, of_new=of_new)
     # a = (n - 1) / n, or n / (n - 1) the other way round: solved for n.
     count = 1 / (1 - of_new) if of_new < 1 else of_new / (of_new - 1)
     if not count > 1.5 or abs(count - round(count)) > FROM_WHOLE_COUNT * count:

@@ -152,7 +152,12 @@ def adds_up(run: RecomputedPass, number: int) -> bool:
 
 
 def is_mask(values: Array) -> bool:
-    """Returns whether an array holds two numbers only."""
+    """Returns whether an array holds two numbers only, of which one takes away, or adds nothing: 0."""
+    return of_two_numbers(values) and not values.all()
+
+
+def of_two_numbers(values: Array) -> bool:
+    """Returns whether an array holds two numbers only: a mask, or what two classes of things count."""
     # `unique` sorts, 0.4 s for a million numbers, and masks of attention have more: 65,536 of them show a third value.
     return values.size > 1 and len(np.unique(values.reshape(-1)[: 1 << 16])) == 2
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from parity.diagnose.edits.edit import At, Edit, is_mask, origin
+from parity.diagnose.edits.edit import OTHER_OPERATION, At, Edit, is_mask, of_two_numbers, origin
 from parity.diagnose.ops.forward_pass import RecomputedPass, Taken
 from parity.diagnose.ops.rearranging import LAYOUTS
 from parity.diagnose.ops.table import REDUCTIONS, computed, plain
@@ -30,7 +30,7 @@ def mask_edits(at: At) -> Iterator[Edit]:
     """Yields the changes of what holds two numbers only: inverted, turned, shifted, or all of one of them."""
     for place, each in enumerate(at.taken):
         mask = each.value
-        if at.kind in COMPARED or not mask.ndim or not is_mask(mask):
+        if at.kind in COMPARED or not mask.ndim or not of_two_numbers(mask):
             continue
         low, high = (mask.min(), mask.max())
         looked_up = at.kind.startswith(LOOKUPS) and mask.dtype.kind in "iu"
@@ -45,6 +45,10 @@ def mask_edits(at: At) -> Iterator[Edit]:
             # One row throughout is what is left of indices that are not used.
             name = "other_rows"
             as_is, it, none = f"takes the rows that {made_by} says", "takes the indices", "takes one row throughout"
+        elif not is_mask(mask):
+            # Nothing is taken away: two classes of things, each with a number of its own.
+            name = at.by("loss_function", OTHER_OPERATION)
+            as_is, it, none = f"takes the two numbers of {made_by}", "takes both", "takes one of them throughout"
         else:
             name = at.by("loss_reduction", "reduction") if at.kind in REDUCTIONS else "mask"  # what is counted
             as_is, it, none = f"takes the mask of {made_by}", "takes the mask", "takes no mask, or one of everything"

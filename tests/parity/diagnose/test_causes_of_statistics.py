@@ -183,3 +183,13 @@ def test_averages_that_no_evaluation_uses_are_told(tmp_path):
     handed = evaluated((1.0, [1.0, 2.0]), (2.0, [1.0, 2.0]))  # an output that hangs on no weight
     text = says(tmp_path / "handed", averages_not_used, "eval/ema/loss", handed, never, {})
     assert "1 outputs of the candidate" in text
+
+
+def test_a_matrix_that_follows_is_a_copy_of_weights_and_nothing_of_a_norm(tmp_path):
+    before, towards = np.random.default_rng(4).normal(size=(2, 3, 4))
+    one, other = ({"stat/target/kernel": before + share * (towards - before)} for share in (0.1, 0.9))
+    kinds = {"target/kernel": "statistic"}
+    text = says(
+        tmp_path, batch_norm_statistics, "stat/target/kernel", one, other, {"stat/target/kernel": before}, kinds=kinds
+    )
+    assert text.startswith("the copy that follows the weights moves 9 times as far as the reference's")

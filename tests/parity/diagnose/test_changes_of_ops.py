@@ -549,7 +549,12 @@ def test_what_is_divided_by_is_no_mask_though_it_is_one_of_two_numbers():
         assert only(found, "mask") == []
     sized = ("Cast", [0], counts), ("RealDiv", [0, 1], H / counts)
     assert set(named_where(edits(*sized, at=2), "divides by")) == {"scale"}
-    assert "mask" in named_where(edits(("Cast", [0], counts), ("RealDiv", [1, 0], counts / H), at=2), "takes")
+    for numbers, name in (
+        (counts, "other_operation"),
+        (counts - 1, "mask"),
+    ):  # a mask takes something away: it has zeros
+        divided = edits(("Cast", [0], numbers), ("RealDiv", [1, 0], numbers / H), at=2)
+        assert set(named_where(divided, "takes")) == {name}
 
 
 def length(x, axis, *kind):
