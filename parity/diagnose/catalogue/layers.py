@@ -103,6 +103,7 @@ ROWS: tuple[CauseInfo, ...] = (
             ),
             "weight": Wording(OF_A_WEIGHT, "normalise the weight where the graph does, and nowhere else"),
             "divisor": Wording(_DIVIDES, _NORM),
+            "rule": Wording(OTHER_RULE, "divide by the number of values, as tf.nn.moments does: unbiased=False"),
         },
         proof=Proof.NUMBERS | Proof.RECOMPUTED,
         specificity=GENERAL,

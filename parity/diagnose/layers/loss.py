@@ -38,6 +38,7 @@ WAYS = {
 
 
 SMOOTHED = " smoothed "  # as forms say it
+OF_EACH_LABEL = " of each label"
 _CUT = re.compile(r"\[:, \d+:\d+\]$")
 
 
@@ -184,7 +185,8 @@ def _cause(own: _Rule, rule: _Rule, exact: bool) -> Cause | None:
     rest = "" if exact else ", but for terms that both sides have"
     name = "loss_reduction"
     by_labels = own.form.replace(BY_LABELS, "") == rule.form.replace(BY_LABELS, "")
-    if "of" in unlike or ("form" in unlike and not by_labels):
+    of_classes = OF_EACH_LABEL in own.over + rule.over and own.over != rule.over
+    if "of" in unlike or of_classes or ("form" in unlike and not by_labels):
         name = "cross_entropy" if own.cross_entropy and rule.cross_entropy else "loss_function"
     if unlike == ["of"] and own.of != rule.of and _CUT.sub("", own.of) == _CUT.sub("", rule.of):
         name = "labels_shifted"  # the same labels from another position on
@@ -214,11 +216,17 @@ def _reduced(form: Form, feeds: Mapping[str, Array]) -> Iterator[tuple[str, str,
 def _weights(form: Form, feeds: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
     """Yields what may say which of the values count, and how much: words, and weights of the values' shape."""
     values, masks = form.values, list[tuple[str, Array]]()
+    # Labels of a sigmoid's are numbers, and no form says which of the inputs they are: those that hold whole numbers.
+    labels = [form.labels, *(each for each in feeds.values() if each.size and (each == np.floor(each)).all())]
     if form.labels.size == values.size:
         masks += _of_labels("labels", form.labels.reshape(values.shape))
     for name, given in feeds.items():
         if given.size == values.size and given.dtype.kind == "f":
-            yield name, given.reshape(values.shape).astype(np.float64)
+            weights = given.reshape(values.shape).astype(np.float64)
+            yield (
+                (f"{name}{OF_EACH_LABEL}" if any(_is_of_each_label(weights, each) for each in labels) else name),
+                weights,
+            )
         elif given.dtype.kind in "iub" and given.size == values.size != form.labels.size:
             masks += _of_labels(name, given.reshape(values.shape))
         elif given.dtype.kind in "iub" and values.ndim > 1 and given.size == values.size // values.shape[-1]:
@@ -231,6 +239,20 @@ def _weights(form: Form, feeds: Mapping[str, Array]) -> Iterator[tuple[str, Arra
                 masks.append((f"{words} {name}", np.arange(values.shape[1]) < given[:, None] - less))
     yield from masks
     yield from _of_classes(form, masks, feeds)
+
+
+def _is_of_each_label(weights: Array, labels: Array) -> bool:
+    """Whether weights are another number for other labels, and one for each: they weigh classes, and not examples.
+
+    Where some are 0 they are a mask, of labels that do not count.
+    """
+    if labels.size != weights.size or not weights.all():
+        return False
+    classes, of = np.unique(labels.reshape(-1), return_inverse=True)
+    if not 1 < len(classes) <= MOST_CLASSES:
+        return False
+    own = [weights.reshape(-1)[of.reshape(-1) == each] for each in range(len(classes))]
+    return all(np.ptp(each) == 0.0 for each in own) and len({float(each[0]) for each in own}) > 1
 
 
 def _of_labels(name: str, labels: Array) -> list[tuple[str, Array]]:

@@ -232,7 +232,7 @@ RULE_FAMILIES: tuple[tuple[str, Family], ...] = (
     ("resizing", _resizes),
     ("activation_function", _activations),
     ("reduction", _reductions),
-    ("reduction", _spreads),
+    ("normalisation", _spreads),  # what nearly all variances are taken for
     ("normalised_axis", _norms),
     ("gate_halves", _halves),
     ("transposed_product", _products),

@@ -38,6 +38,15 @@ def test_another_rule_of_a_cross_entropy_is_named(candidate, name, words):
     assert "the mean, weighted by weights, of the softmax cross entropy" in cause.title
 
 
+def test_weights_of_each_label_are_another_cross_entropy_and_masks_of_labels_are_none():
+    x, positive = RANDOM.normal(size=30), (np.arange(30) % 3 == 0).astype(np.float64)
+    each = np.maximum(x, 0) - x * positive + np.log1p(np.exp(-np.abs(x)))
+    for weights, name in ((1 + 1.5 * positive, "cross_entropy"), (1 - positive, "loss_reduction")):
+        feeds = {"labels": positive, "weights": weights}
+        cause = other_loss(Loss({"x": x}, feeds, float((each * weights).mean()), float(each.mean()), 1e-9))
+        assert cause.name == name, cause.title
+
+
 def test_terms_that_both_sides_have_do_not_hide_it():
     cause = other_loss(loss(WEIGHTED + 0.37, EACH.mean() + 0.37))
     assert cause.name == "loss_reduction"
