@@ -19,6 +19,7 @@ from parity.locate.matching import Pass, alike
 from parity.trace import ForwardOp, SourceLine
 from parity.trace.arrays import Array
 
+CHOOSING = FILLING | {"masked_fill"}
 MOST_OPS_LEFT_FOR_LATER = 12  # ops behind the parting in which what is left out there may be done
 # Modules that torch computes of several ops, any of which may be the one that is changed.
 MODULES = {"LocalResponseNorm": ("response_normalisation", "local response normalisation")}
@@ -76,6 +77,8 @@ def _cause(hit: Hit, reference: Side, candidate: Side, turned: bool, of_loss: bo
         return build_cause(
             "loss_function" if of_loss else OTHER_OPERATION, "later", evidence=evidence, dropped=kind, **at
         )
+    if not turned and edit.name == "op_left_out" and _masked_otherwise(edit, reference, candidate):
+        edit = edit._replace(name="mask")
     if edit.name in ("op_left_out", "activation_function") and _later(edit, candidate):
         return build_cause(OTHER_OPERATION, "later", evidence=evidence, dropped=edit.dropped, **at)
     # What one function of torch's computes whole has no op less, but other arguments: a margin, a reduction.
@@ -150,6 +153,15 @@ def _later(edit: Edit, side: Side) -> bool:
             return False
         number = max(after[number])  # what all ways of a norm lead to
     return False
+
+
+def _masked_otherwise(edit: Edit, reference: Side, candidate: Side) -> bool:
+    """Whether what seems to be left out is a mask, and the port chooses by one there: it masks other places, or as much."""
+    near = [edit.number, *reference.passed.ops[edit.number].inputs]
+    masks = any(is_mask(each) for number in near for each in _operands(reference.passed, number))
+    ops, start = candidate.passed.ops, candidate.start
+    taken = {plain(ops[each].kind) for each in ops[start].inputs} if start is not None else set()
+    return masks and bool(CHOOSING & (kinds_of(candidate) | taken))
 
 
 def _is_masked_next(hit: Hit, reference: Side, candidate: Side) -> bool:

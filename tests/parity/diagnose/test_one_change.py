@@ -270,6 +270,16 @@ def test_an_op_that_is_done_later_is_not_left_out():
     assert named.name == "other_operation" and "does relu later" in named.title
 
 
+@pytest.mark.parametrize(("kind", "name"), [("masked_fill", "mask"), ("mul", "op_left_out")])
+def test_a_mask_that_seems_to_be_left_out_is_another_one_where_the_port_chooses_by_one(kind, name):
+    adder, nothing = (MASK - 1) * 1e4, np.zeros_like(H)
+    ours, theirs = softmax(H + adder), softmax(H)
+    graph = ("MatMul", [X, W], H), ("AddV2", [0, adder], H + adder), ("Softmax", [1], ours)
+    chosen = (kind, [0, nothing.astype(bool)], H) if kind == "masked_fill" else (kind, [0, nothing + 1], H)
+    port = ("MatMul", [X, W], H), chosen, ("softmax", [1], theirs)
+    assert cause(passed(*graph, *head((2, ours))), passed(*port, *head((2, theirs)))).name == name
+
+
 def test_what_a_port_masks_in_part_and_the_reference_as_a_whole_behind_it_is_not_only_in_the_port():
     part, both = H[:, :2], np.concatenate([Y[:, 2:], H[:, :2]], 1)
     half = part * MASK[:, 2:]
