@@ -31,6 +31,7 @@ SETS = (
     "labelled_sixth",
     "labelled_seventh",
     "labelled_eighth",
+    "labelled_ninth",
 )
 LABELS = Path(__file__).parents[1] / "tests" / "parity" / "scan" / "labels"
 NEAR = 3  # lines by which a reader and the scan may name another line of one place
