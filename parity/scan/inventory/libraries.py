@@ -100,6 +100,10 @@ NEURALGYM_WAYS: Mapping[str, Way] = {
         "Towers of a second loss that neuralgym builds of graph_def; it trains them in a callback, before the first loss.",
     ),
 }
+_T2T = Way(
+    "tensor2tensor",
+    "Towers that tensor2tensor builds of one model, as many as num_gpus: the loss is the mean of theirs. DDP averages.",
+)
 PREPARATIONS = ("SyncReplicasOptimizer", "optimize_clones", "DeploymentConfig", "ClusterSpec", "init", "allreduce")
 # Of an Estimator, what does not train.
 EVALUATING = frozenset(
@@ -158,6 +162,9 @@ def _way(use: Use) -> Way | None:
         return _MPI if re.search("grad", text, re.IGNORECASE) else None
     if use.last == "replica_device_setter" and not _has_servers(use):
         return None
+    if use.last == "create_run_config" and use.name.startswith("tensor2tensor."):
+        number = use.argument("num_gpus")
+        return None if number is None or source_of(number) in ("0", "1", "None") else _T2T
     if use.name.startswith("neuralgym."):
         return NEURALGYM_WAYS.get(use.last)
     return WHOLE.get(use.name) or LIBRARY_WAYS.get(use.last)

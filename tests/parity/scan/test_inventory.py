@@ -226,7 +226,7 @@ def test_a_factory_that_does_not_mention_tensorflow_is_followed(tmp_path):
 from factory import get
 from script import *
 for i in range(FLAGS.num_gpus):
-    with tf.device("/gpu:%d" % i):
+    with tf.device("/gpu:%d" % i), tf.variable_scope("net", reuse=i > 0):
         grads.append(optimizer.compute_gradients(tf.nn.l2_loss(get(xs[i]))))
 updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
 train_op = tf.group(optimizer.apply_gradients(grads[0]), *updates)
@@ -512,6 +512,22 @@ def test_blocks_that_compute_the_same_on_gpus_of_their_own_are_towers(tmp_path, 
     result = scanned(tmp_path, WRITTEN_TWICE.replace(old, new) if old else WRITTEN_TWICE)
     assert [each.kind for each in result.towers] == kinds
     assert [each.place.line for each in result.towers] == [4] * len(kinds)
+
+
+@pytest.mark.parametrize(
+    ("source", "number", "kinds"),
+    [
+        ("tensor2tensor.utils.trainer_lib", "2", ["tensor2tensor"]),
+        ("tensor2tensor.utils.trainer_lib", "1", []),
+        ("mine.trainer_lib", "2", []),
+    ],
+)
+def test_towers_of_tensor2tensor_are_named_where_it_is_given_their_number(tmp_path, source, number, kinds):
+    text = f"""import tensorflow as tf
+from {source} import create_run_config
+config = create_run_config(model_name="transformer", num_gpus={number})
+"""
+    assert [each.kind for each in scanned(tmp_path, text).towers] == kinds
 
 
 @pytest.mark.parametrize(
