@@ -9,9 +9,10 @@ from parity.scan.inventory.loops import LOSS_WORDS, SCOPE_WORDS
 from parity.scan.inventory.losses import reported
 from parity.scan.inventory.one_tower import only_of_one_tower
 from parity.scan.inventory.program import Program, Use
+from parity.scan.model.module import Module
 from parity.scan.model.names import chain
 from parity.scan.model.places import place_of
-from parity.scan.model.repository import source_of
+from parity.scan.model.repository import Repository, source_of
 from parity.scan.result import Fact
 
 OPTIMIZER_NAME = re.compile(r"(^|\.)(\w*Optimizer|Adam|SGD|RMSprop|Adagrad|Adadelta|AdamWeightDecay\w*)$")
@@ -211,23 +212,28 @@ def _combination(program: Program) -> Iterator[Fact]:
 def clips(program: Program) -> Iterator[tuple[Use, bool]]:
     """Yields the calls that clip gradients, and whether each tower does so before its gradients are combined."""
     for use in program.uses:
-        if use.last in CLIPS and is_of_gradients(use):
+        if use.last in CLIPS and is_of_gradients(use, program.repository):
             yield use, program.is_in_towers(use.call)
 
 
-def is_of_gradients(use: Use) -> bool:
-    """Whether a call that clips is given gradients, by the names around it."""
-    nearby = [use.call, *list(use.module.ancestors(use.call))[:3]]
-    # Of a block its statements say nothing of each other.
-    text = " ".join(
-        source_of(each.iter if isinstance(each, ast.For) else each, 300) for each in nearby if not _is_block(each)
-    )
+def is_of_gradients(use: Use, repository: Repository) -> bool:
+    """Whether a call that clips is given gradients, by the names around it, or around what calls its function."""
     function = use.module.within.get(use.call)
-    words = re.compile(r"grad|(^|\W)g(v|_|\W)|capped", re.IGNORECASE)
     clipped = source_of(use.call.args[0] if use.call.args else None, 300)
     if LOSS_WORDS.search(clipped) and not re.search(r"grad|(^|\W)gv?(\W|$)", clipped, re.IGNORECASE):
         return False
-    return bool(words.search(text)) or bool(function and re.search("grad|clip", function.name, re.IGNORECASE))
+    if _says_gradients(use.call, use.module) or (function and "grad" in function.name.lower()):
+        return True
+    # A function that clips says not yet what: images too are clipped by one.
+    calls = repository.calls_of(function.name) if function and re.search("clip", function.name, re.IGNORECASE) else ()
+    return any(_says_gradients(call, module) for call, module in calls)
+
+
+def _says_gradients(call: ast.Call, module: Module) -> bool:
+    # Of a block its statements say nothing of each other.
+    nearby = [each for each in [call, *list(module.ancestors(call))[:3]] if not _is_block(each)]
+    text = " ".join(source_of(each.iter if isinstance(each, ast.For) else each, 300) for each in nearby)
+    return bool(re.search(r"grad|(^|\W)g(v|_|\W)|capped", text, re.IGNORECASE))
 
 
 def _is_block(node: ast.AST) -> bool:

@@ -9,6 +9,7 @@ from parity.scan.inventory.program import Program, Use
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function, Module
 from parity.scan.model.names import chain
+from parity.scan.model.reach import Reach
 from parity.scan.model.repository import DEFINING, Repository, source_of
 
 NORM_DEPTH = 8  # calls in calls, from a tower, in which a batch norm is looked for
@@ -111,16 +112,17 @@ def scoped_in_place(modules: set[Module], repository: Repository) -> bool:
     )
 
 
-def updates_of_towers(program: Program) -> bool | None:
+def updates_of_towers(program: Program, reach: Reach) -> bool | None:
     """Whether a tower's own net puts updates of moving statistics into the collection.
 
     True where a batch norm that does is among what an iteration calls, and no flag that the source leaves open is around
     it; or where the net is not seen, since it is chosen when the script runs, and every batch norm of what is imported
-    puts updates there. False where none of what is imported does; else None, also where the net is not in the repository.
+    puts updates there. False where none of what is imported does; else None, also where the net is not in the repository,
+    and where constants of this program choose another net than those with a batch norm.
     """
     repository = program.repository
     imported = imported_modules(program.loop.module, repository)
-    region = list(_reached(program, imported))
+    region = list(reached_by_towers(program, imported))
     built = [norm for node, module in region for norm in norms_in(node, module, repository)]
     all_norms = [
         norm
@@ -134,8 +136,12 @@ def updates_of_towers(program: Program) -> bool | None:
         return None if any(_is_elsewhere(node, module, imported) for node, module in region) else False
     if scoped_in_place(imported, repository):
         return None
-    if any(norm.puts and _switch(norm, imported) for norm in built):
+    own = reach.of_program(imported | {function.module for function in program.linked})
+    chosen = [norm for norm in built if not own.why_not(norm.node, norm.module)]
+    if any(norm.puts and _switch(norm, imported) for norm in chosen):
         return True
+    if built and not chosen:
+        return None
     has_layers = any(
         isinstance(node, ast.Call) and LAYER_CALLS.search(module.resolved(node.func)) for node, module in region
     )
@@ -144,7 +150,14 @@ def updates_of_towers(program: Program) -> bool | None:
     return True if all(norm.puts and _switch(norm, imported) for norm in all_norms) else None
 
 
-def _reached(program: Program, imported: set[Module]) -> Iterator[tuple[ast.AST, Module]]:
+def norms_of_towers(program: Program) -> list[Norm]:
+    """Returns the batch norms among what an iteration calls."""
+    imported = imported_modules(program.loop.module, program.repository)
+    region = reached_by_towers(program, imported)
+    return [norm for node, module in region for norm in norms_in(node, module, program.repository)]
+
+
+def reached_by_towers(program: Program, imported: set[Module]) -> Iterator[tuple[ast.AST, Module]]:
     """Yields what a tower calls, with the methods of the classes whose objects it makes."""
     repository = program.repository
     classes = {name: module for module in imported for name in module.classes}

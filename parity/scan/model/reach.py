@@ -4,6 +4,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Iterator, Set
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -66,6 +67,7 @@ class Reach:
     _said: set[str] = field(default_factory=set)
     _classes: set[str] = field(default_factory=set)
     _known_calls: dict[Function, list[tuple[ast.Call, Module]]] = field(default_factory=dict)
+    _inside: Set[Module] | None = None
 
     def __post_init__(self) -> None:
         """Notes each mention of a function, and each value that an attribute or an option is given."""
@@ -102,6 +104,17 @@ class Reach:
                     elif isinstance(each, ast.Name) and isinstance(module.parents.get(node), ast.ClassDef):
                         self._values.setdefault(each.id, []).append((node.value, module))
 
+    def of_program(self, modules: Set[Module]) -> "Reach":
+        """Returns what runs of modules alone: what others of the repository call and give is of other programs."""
+        own = copy(self)
+        own._inside, own._functions, own._known_calls = modules, {}, {}
+        return own
+
+    def _mentions_of(self, name: str) -> list[tuple[ast.AST, Module]]:
+        """Returns each mention of a function, in the modules that are looked at."""
+        mentions = self._mentions.get(name, [])
+        return [each for each in mentions if self._inside is None or each[1] in self._inside]
+
     def why_not(self, node: ast.AST, module: Module, depth: int = CALLERS_DEPTH) -> str:
         """Returns why something does not run, "" where it may: for all that source says it does."""
         ruled_out = self._ruled_out(node, module)
@@ -127,7 +140,7 @@ class Reach:
         if self._is_called_from_elsewhere(function):
             return ""
         why = ""
-        for mention, module in self._mentions.get(function.name, ()):
+        for mention, module in self._mentions_of(function.name):
             if module.within.get(mention) is function or not self._may_mean(mention, module, function):
                 continue
             why = self.why_not(mention, module, depth - 1)
@@ -306,7 +319,7 @@ class Reach:
         elif not name or self._is_called_from_elsewhere(function):
             return []
         calls = []
-        for mention, module in self._mentions.get(name, ()):
+        for mention, module in self._mentions_of(name):
             call = module.parents.get(mention)
             if any(base.rpartition(".")[2] == "TestCase" for bases in module.classes.values() for base in bases):
                 continue

@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterator
 
 from parity.scan.inventory.facts import scoped, update_ops
-from parity.scan.inventory.norms import default_of, is_read_early, updates_of_towers
+from parity.scan.inventory.norms import default_of, is_read_early, norms_of_towers, updates_of_towers
 from parity.scan.inventory.one_tower import of_first_tower
 from parity.scan.inventory.program import Code, Program, Use
+from parity.scan.inventory.sharing import shares_what_is_made
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function, Module
 from parity.scan.model.names import chain
@@ -42,7 +43,7 @@ def _linked_updates(program: Program) -> list[Use]:
 def _all_towers(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         uses = _linked_updates(program)
-        puts = updates_of_towers(program) if uses else False
+        puts = updates_of_towers(program, code.reach) if uses else False
         if puts is False:
             continue
         for use in uses:
@@ -55,8 +56,17 @@ def _all_towers(code: Code) -> Iterator[Hit]:
                 text = (
                     f"{source_of(use.call)} has the updates of all towers, in no order, where their net puts any there"
                 )
-            idle = unread(use, code)
+            idle = unread(use, code) or _of_each_tower(program)
             yield Hit(use.call, use.module, f"{text}; {idle}" if idle else text, puts is True and not idle)
+
+
+def _of_each_tower(program: Program) -> str:
+    """Returns that each tower has statistics of its own, where no batch norm in the towers shares its variables; else ""."""
+    norms = [norm for norm in norms_of_towers(program) if norm.puts is not False]
+    calls = [isinstance(norm.node, ast.Call) and norm.puts is True for norm in norms]
+    if not norms or not all(calls) or any(shares_what_is_made(norm.node, norm.module, program) for norm in norms):
+        return ""
+    return "no scope that is used again is around the batch norms: each tower has statistics of its own"
 
 
 def unread(use: Use, code: Code) -> str:
@@ -107,7 +117,7 @@ def _last_tower(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         loop = program.loop
         uses = _linked_updates(program)
-        puts = updates_of_towers(program) if uses else False
+        puts = updates_of_towers(program, code.reach) if uses else False
         if puts is False:
             continue
         for use in uses:
@@ -312,8 +322,9 @@ NORM_RULES = (
         Severity.WARNING,
         "the moving statistics are updated by all towers, in no order",
         "`UPDATE_OPS` is taken without a scope: it has an update for each tower, of the same variables, in no "
-        "order. A note where the source does not show that the towers' net puts any there, or where nothing that runs "
-        "reads them. The decay is "
+        "order. A note where the source does not show that the towers' net puts any there, where nothing that runs "
+        "reads them, or where no scope that is used again is around the batch norms: each tower then has statistics of its "
+        "own. The decay is "
         "applied up to N times in a step, and which results stay is chance (five results in six runs, measured on "
         "four towers).",
         "Each rank has its own buffers, and DDP sends rank 0's to the others before each forward pass: those of the "
@@ -332,7 +343,8 @@ NORM_RULES = (
         Severity.WARNING,
         "the moving statistics are those of the last tower",
         "`UPDATE_OPS` of a tower's scope is bound to one name in each iteration: behind the loop it is the last "
-        "tower's. A note where the source does not show that the towers' net puts any there.",
+        "tower's. A note where the source does not show that the towers' net puts any there, or constants choose a "
+        "net without.",
         "DDP's buffers are rank 0's: statistics of the first shard, not of the last.",
         "Give rank 0 the last shard, or send the buffers of the last rank: `dist.broadcast(buffer, src=world_size - "
         "1)`.",

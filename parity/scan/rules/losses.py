@@ -13,7 +13,7 @@ from parity.scan.model.module import Function, Module
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
-from parity.scan.rules.gradients import divides_by_its_size, is_plain_sum
+from parity.scan.rules.gradients import divides_by_its_size, grows_with_the_gradient, is_plain_sum
 from parity.scan.rules.rule import Hit, Rule, linked
 
 WEIGHT_WORDS = re.compile(r"weight|kernel|filter|bias|param|embed|var|theta|(^|_)[wvb]\d*($|_|\b)", re.IGNORECASE)
@@ -45,11 +45,22 @@ def _summed_decay(code: Code) -> Iterator[Hit]:
             if only_of_one_tower(use.call, program, use.module) is None:
                 text = "each tower's loss has the weight decay, and their gradients are added up"
                 text += "" if of_weights else ", if it is of weights"
-                grows = not divides_by_its_size(program)
-                text += "" if grows else "; the step does not grow with the gradient, and the loss is added up as often"
-                yield Hit(use.call, use.module, text, bool(of_weights) and grows)
+                text += _why_it_may_not_matter(program)
+                yield Hit(use.call, use.module, text, bool(of_weights) and grows_with_the_gradient(program) is True)
                 if of_weights:
                     break
+
+
+def _why_it_may_not_matter(program: Program) -> str:
+    """Returns what to add where loss and decay, added up equally often, are not seen to make a larger step."""
+    if divides_by_its_size(program):
+        return "; the step does not grow with the gradient, and the loss is added up as often"
+    grows = grows_with_the_gradient(program)
+    return (
+        ""
+        if grows
+        else "; the loss is added up as often, and whether the step grows with the gradient is not seen here"
+    )
 
 
 def _is_of_weights(use: Use, program: Program) -> bool | None:
@@ -305,7 +316,8 @@ LOSS_RULES = (
         "Each tower's loss has the decay, and gradients are added up: it is as many times what its coefficient says "
         "as there are "
         "towers. A note where what `l2_loss` is given is not seen to be weights; of a difference it is no decay. A note "
-        "too with Adam and its like alone: loss and decay are added up equally often, and the step is the same.",
+        "too where the optimizers that are seen are not all SGD, momentum and their like: loss and decay are added up as "
+        "often, and the step of Adam is the same.",
         "DDP averages: a decay in each rank's loss counts once.",
         "Multiply the coefficient by the number of towers, or each rank's whole loss by the world size.",
         _summed_decay,

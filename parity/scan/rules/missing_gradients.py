@@ -4,11 +4,14 @@ import ast
 from collections.abc import Iterator
 
 from parity.scan.inventory.combination import Combiner
-from parity.scan.inventory.program import Code, Program
+from parity.scan.inventory.program import Code, Program, Use
+from parity.scan.inventory.sharing import shares_variables
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
 from parity.scan.rules.rule import Hit, Rule, linked
+
+NONE_IS_SEEN = "; no gradient is seen to be None here, and of equal towers the pairs are right"
 
 
 def _pairing(code: Code) -> Iterator[Hit]:
@@ -17,12 +20,40 @@ def _pairing(code: Code) -> Iterator[Hit]:
             for node in function.nodes:
                 if isinstance(node, ast.ListComp) and isinstance(node.elt, ast.ListComp) and _filters_none(node.elt):
                     text = "gradients that are None are left out in each tower, and the rest is paired by position"
-                    yield Hit(node, function.module, text)
+                    lacks = lacks_gradients(program)
+                    yield Hit(node, function.module, text if lacks else f"{text}{NONE_IS_SEEN}", lacks)
                 elif isinstance(node, ast.ListComp) and _filters_none(node) and _appended(node, program):
                     text = "a tower's gradients that are None are left out before the towers are paired by position"
                     paired = _are_paired(program)
+                    lacks = lacks_gradients(program)
+                    text += NONE_IS_SEEN if paired and not lacks else ""
                     text += "" if paired else "; what pairs them is called before there are any"
-                    yield Hit(node, function.module, text, paired)
+                    yield Hit(node, function.module, text, paired and lacks)
+
+
+def lacks_gradients(program: Program) -> bool:
+    """Whether the code shows that some tower's gradient is None.
+
+    Towers with several losses do not reach by each of them what the others train, where gradients are taken of all
+    variables; and towers that share none do not reach each other's.
+    """
+    calls = [call for call in _differentiations(program) if _of_all_variables(call)]
+    losses = {source_of(call.call.args[0]) for call in calls if call.call.args}
+    return len(losses) > 1 or (bool(calls) and not shares_variables(program))
+
+
+def _differentiations(program: Program) -> list[Use]:
+    return [
+        use for use in program.uses if use.last in ("compute_gradients", "gradients") and program.is_in_towers(use.call)
+    ]
+
+
+def _of_all_variables(use: Use) -> bool:
+    """Whether gradients are taken of all trainable variables: no list is given, or that of all."""
+    given = use.argument("var_list", 1) if use.last == "compute_gradients" else use.argument("xs", 1)
+    if given is None or source_of(given) == "None":
+        return use.last == "compute_gradients"
+    return isinstance(given, ast.Call) and not given.args and source_of(given.func).endswith("trainable_variables")
 
 
 def _are_paired(program: Program) -> bool:
@@ -107,7 +138,9 @@ MISSING_RULES = (
         "Pairs whose gradient is None are taken out of each tower's list, and the lists are then read side by side. "
         "Where towers "
         "lack gradients of different variables, a variable gets the gradient of another one, and nothing fails if "
-        "shapes agree. A note where the function that pairs them is called before the towers are built.",
+        "shapes agree. A note where the code does not show that a gradient is None, as it does where a tower takes the "
+        "gradients of all variables of several losses, or towers share none; and where what pairs them is called "
+        "before the towers are built.",
         "DDP pairs by parameter. A port pairs rightly, and is another training where the script did not.",
         "`DistributedDataParallel(model, find_unused_parameters=True)` where a parameter may have no gradient.",
         _pairing,

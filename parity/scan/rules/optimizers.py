@@ -30,6 +30,8 @@ DEFAULTS = {
         (("epsilon", 2), "epsilon is 1e-8, in torch 1e-6"),
     ),
 }
+# Those whose rate has no default.
+WITHOUT_A_RATE = frozenset(["RMSPropOptimizer", "FtrlOptimizer", "ProximalAdagradOptimizer", "AdagradDAOptimizer"])
 STEP_WORDS = re.compile(r"global_?step|(^|\.)(_?g?step|gstep|train_step)$", re.IGNORECASE)
 
 
@@ -48,7 +50,9 @@ def _others(code: Code) -> Iterator[Hit]:
             if not use.name.startswith("tf."):
                 continue
             if use.last in OTHER_RULES:
-                yield Hit(use.call, use.module, f"{source_of(use.call)}: {OTHER_RULES[use.last]}")
+                text = f"{source_of(use.call)}: {OTHER_RULES[use.last]}"
+                raises = use.last in WITHOUT_A_RATE and _lacks_its_rate(use)
+                yield Hit(use.call, use.module, f"{text}; it has no rate, and raises" if raises else text, not raises)
             lacking = [text for argument, text in DEFAULTS.get(use.last, ()) if use.argument(*argument) is None]
             if use.last == "AdagradOptimizer":
                 # Without an epsilon nothing differs but where an accumulator is nearly 0: torch's is 1e-10.
@@ -56,6 +60,11 @@ def _others(code: Code) -> Iterator[Hit]:
             if lacking and not any(key.arg is None for key in use.call.keywords):
                 text = f"{source_of(use.call)}: {' and '.join(lacking)}"
                 yield Hit(use.call, use.module, text, lacking != ["there is no epsilon"])
+
+
+def _lacks_its_rate(use: Use) -> bool:
+    """Whether a call gives no learning rate: neither by its name, nor at its place, nor in what is unpacked."""
+    return not use.call.args and not any(key.arg in (None, "learning_rate") for key in use.call.keywords)
 
 
 def _applies(functions: list[Function]) -> list[Use]:
@@ -286,7 +295,7 @@ OPTIMIZER_RULES = (
         "the optimizer computes otherwise than the one of its name in torch",
         "TensorFlow's RMSProp, Adagrad, Adadelta, AdaMax, Nadam and lazy Adam have other first values, defaults or "
         "formulas than "
-        "torch's; some torch does not have.",
+        "torch's; some torch does not have. A note where a call lacks the rate that it has to be given.",
         "The optimizer of the same name is another one: its updates differ from the first step on.",
         "`torch_ddp.like_tf` has RMSProp, Adagrad, Adadelta and more, with TensorFlow's formulas and defaults.",
         _others,

@@ -321,13 +321,13 @@ PROGRAM_RULES = (
     Rule(
         "TP601",
         "device-function-without-handles",
-        Severity.WARNING,
+        Severity.NOTE,
         "a device function does not know resource variables",
         "A function that places variables compares an op's type with names that lack `VarHandleOp`. With `Variable` and "
         "without `VariableV2` it matches nothing that TensorFlow 1 makes: variables that are made under it go to the "
         "towers' devices. With `VariableV2` it places what `tf.Variable` and `tf.get_variable` make, and only resource "
-        "variables (`use_resource=True`, those of `tf.keras`) go to the towers' devices: a note where the source shows "
-        "none, and where only the global step is made under the function.",
+        "variables (`use_resource=True`, those of `tf.keras`) go to the towers' devices. A note, since no "
+        "result depends on it.",
         "Nothing: results are the same wherever a variable is. Do not infer from such a function where a variable is that "
         "it does not match.",
         "`model.to(device)`.",

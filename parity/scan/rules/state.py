@@ -50,7 +50,7 @@ def _are_read(module: Module, program: Program, code: Code) -> bool:
             continue
         for function in each.functions:
             for call in function.calls:
-                if _reads_averages(call, function) and not code.reach.why_not(call, each):
+                if _reads_averages(call, function) and not _does_not_run(call, each, code):
                     return True
             if any(
                 isinstance(node, ast.Constant) and isinstance(node.value, str) and _names_averages(node, each)
@@ -58,6 +58,11 @@ def _are_read(module: Module, program: Program, code: Code) -> bool:
             ):
                 return True
     return False
+
+
+def _does_not_run(node: ast.AST, module: Module, code: Code) -> str:
+    """Returns why something does not run as the repository is, also for want of an option; "" where it may."""
+    return code.reach.why_not(node, module) or code.reach_by_default.why_not(node, module)
 
 
 def _reads_averages(call: ast.Call, function: Function) -> bool:
@@ -274,7 +279,8 @@ STATE_RULES = (
         "`ExponentialMovingAverage.apply` and `apply_gradients` are in one `tf.group`: the average takes the "
         "weights before or after "
         "the update, by chance: before in most runs. A note where nothing reads the averages (`average()`, "
-        "`variables_to_restore()`, `average_name()`, or their names), or what is read of them goes nowhere.",
+        "`variables_to_restore()`, `average_name()`, or their names), what does so needs an option that "
+        "nothing gives, or what is read of them goes nowhere.",
         "A port updates the average after `optimizer.step()`: one update later than most runs of the script.",
         "Update it after `optimizer.step()`, and expect its averages one step ahead of the script's.",
         _average,
