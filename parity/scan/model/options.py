@@ -27,6 +27,17 @@ MAKERS_OF_OPTIONS = ("HParams", "set_defaults")
 CONFIGURATIONS = frozenset(
     [".yml", ".yaml", ".json", ".cfg", ".ini", ".gin", ".conf", ".toml", ".config", ".sh", ".env"]
 )
+# What code that reads a configuration mentions, by the file's ending; others may be read by anything.
+READERS_OF_CONFIGURATIONS = {
+    ".yml": re.compile(r"yaml|omegaconf|hydra|sacred|\.ya?ml", re.IGNORECASE),
+    ".yaml": re.compile(r"yaml|omegaconf|hydra|sacred|\.ya?ml", re.IGNORECASE),
+    ".json": re.compile(r"json", re.IGNORECASE),
+    ".ini": re.compile(r"configparser|configobj|\.ini", re.IGNORECASE),
+    ".toml": re.compile(r"toml", re.IGNORECASE),
+    ".gin": re.compile(r"\bgin\b", re.IGNORECASE),
+}
+PAGES = (".md", ".rst", ".txt", "")
+FEWEST_COMMANDS = 2  # that start a script and all give an option: its default is what none of them takes
 SCRIPT = re.compile(r"([\w./${}-]+\.py|-m\s+[\w.]+)\b")
 VALUE = r"[\w.+$-][\w.+$/{}-]*"
 NO_LITERAL = object()  # of what is not a literal
@@ -44,6 +55,7 @@ class Options:
     _known: dict[tuple[str, Module], tuple[object, ...]] = field(default_factory=dict)
     _settings: dict[str, list[ast.expr]] = field(default_factory=dict)
     _set: dict[str, list[ast.expr]] = field(default_factory=dict)
+    _readers: dict[tuple[Module, str], bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Notes what source gives options: where they are made, and by assignments."""
@@ -88,10 +100,13 @@ class Options:
         defaults += [_literal(value) for value in self._settings.get(name, ())]
         # Of a file of settings each line is a default.
         defaults += [_literal(value) for value in self._set.get(name, ())]
-        yield from defaults
-        if defaults and NO_LITERAL not in defaults:
-            for text in self._given(name, module):
-                yield _converted(text, defaults[0])
+        if not defaults and self.is_flag(name):
+            yield from (_converted(text, None) for text in self._configured(name, module))
+        if not defaults or NO_LITERAL in defaults:
+            yield from defaults
+            return
+        given = [_converted(text, defaults[0]) for text in self._given(name, module)]
+        yield from given if given and self.is_always_given(name, module) else [*defaults, *given]
 
     def _definitions(self, name: str, module: Module) -> list[Flag]:
         """Returns the definitions that a module may read: its own, else those around it, else all."""
@@ -103,13 +118,27 @@ class Options:
             if flag.module in imported_modules(module, self.repository)
             or module in imported_modules(flag.module, self.repository)
         ]
-        return own or near or flags
+        # What a program reads of its own configuration is no flag of a script that it has nothing to do with.
+        return own or near or ([] if any(self._configured(name, module)) else flags)
+
+    def is_always_given(self, name: str, module: Module) -> bool:
+        """Whether all command lines that start a script that leads to a module, of several, give an option."""
+        option = re.compile(rf"--{re.escape(name).replace('_', '[_-]')}(?![\w-])")
+        lines = [
+            line
+            for path, text in self.repository.texts
+            if path.suffix != ".py" and "python" in text
+            for line in _commands(text)
+            if re.search(r"\bpython[\d.]*\b", line)
+            and SCRIPT.search(line)
+            and self._may_be_of(module, line, path, by_name=True)
+        ]
+        return len(lines) >= FEWEST_COMMANDS and all(option.search(line) for line in lines)
 
     def _given(self, name: str, module: Module) -> Iterator[str]:
         """Yields what command lines and configurations give an option, as text."""
         word = re.escape(name)
         option = re.compile(rf"""--{word.replace("_", "[_-]")}(?:=|\s+|["']\s*,\s*(?=["']))?["']?({VALUE})?""")
-        setting = re.compile(rf"""(?<![\w.-])["']?{word}["']?\s*[:=]\s*["']?({VALUE})""")
         for path, text in self.repository.texts:
             for line in _commands(text) if f"--{name}" in text or f"--{name.replace('_', '-')}" in text else ():
                 for match in option.finditer(line):
@@ -123,16 +152,50 @@ class Options:
                         yield match[1] if match[1] and not match[1].startswith("--") else "True"
             if f"--no{name}" in text:
                 yield "False"
-            if name in text and (path.suffix in CONFIGURATIONS or _is_of_settings(path)):
+        yield from self._configured(name, module)
+
+    def _configured(self, name: str, module: Module) -> Iterator[str]:
+        """Yields what configurations that a module's program may read give an option, as text."""
+        setting = re.compile(rf"""(?<![\w.-])["']?{re.escape(name)}["']?\s*[:=]\s*["']?({VALUE})""")
+        for path, text in self.repository.texts:
+            is_one = name in text and (path.suffix in CONFIGURATIONS or _is_of_settings(path))
+            if is_one and self._reads(module, path.suffix):
                 yield from (match[1] for match in setting.finditer(text))
 
-    def _may_be_of(self, module: Module, before: str, path: Path) -> bool:
-        """Whether a command line that begins so may start a script that leads to a module."""
+    def _reads(self, module: Module, suffix: str) -> bool:
+        """Whether a program that a module belongs to mentions what reads configurations of a kind."""
+        words = READERS_OF_CONFIGURATIONS.get(suffix)
+        if words is None:
+            return True
+        if (module, suffix) not in self._readers:
+            known = self.repository
+            around = [each for each in known.modules if module in imported_modules(each, known)]
+            around += imported_modules(module, known)
+            imported = {part for each in around for name in each.imports.values() for part in name.split(".")}
+            files = {each.path for each in around}
+            # Also a file that mentions no TensorFlow, and what starts the script with what it has read.
+            self._readers[module, suffix] = any(
+                words.search(text)
+                for path, text in known.texts
+                if path.suffix == ".py" and (path in files or path.stem in imported or module.path.name in text)
+            )
+        return self._readers[module, suffix]
+
+    def _may_be_of(self, module: Module, before: str, path: Path, by_name: bool = False) -> bool:
+        """Whether a command line that begins so may start a script that leads to a module.
+
+        Args:
+          module: that is asked about.
+          before: the line as far as it goes.
+          path: of the text that it is in.
+          by_name: whether it has to name such a script.
+        """
         if path.suffix == ".py":
             return True
         scripts = SCRIPT.findall(before)
         if not scripts:
-            return True
+            # A page that names no script speaks of what lies in its folder.
+            return path.suffix not in PAGES or _home_of(path) in module.path.parents
         name = scripts[-1].removeprefix("-m").strip()
         end = name if name.endswith(".py") else f"{name.replace('.', '/')}.py"
         end = end.rpartition("}")[2].rpartition("$")[2].lstrip("./")
@@ -140,7 +203,9 @@ class Options:
         # Of several files of a name it is the one that is nearest to where the command stands.
         fewest = min((_steps(each.path, path) for each in started), default=0)
         nearest = [each for each in started if _steps(each.path, path) == fewest]
-        return not nearest or any(module in imported_modules(each, self.repository) for each in nearest)
+        if not nearest:
+            return not by_name
+        return any(module in imported_modules(each, self.repository) for each in nearest)
 
     def _files(self, end: str) -> list[Module]:
         """Returns the files whose paths end so, as far as any do: a repository may lie in a folder of another name."""
@@ -183,6 +248,11 @@ def words_for(name: str, value: object, default: object, dashes: str) -> str:
 def _is_of_settings(path: Path) -> bool:
     """Whether a file of Python has settings, by its name or its folder's."""
     return path.suffix == ".py" and bool(CLASSES_OF_OPTIONS.search(f"{path.parent.name}/{path.stem}"))
+
+
+def _home_of(page: Path) -> Path:
+    """Returns the folder that a page is about: the one above a folder of documentation."""
+    return page.parent.parent if re.match(r"docs?$|documentation$", page.parent.name, re.IGNORECASE) else page.parent
 
 
 def _steps(path: Path, other: Path) -> int:

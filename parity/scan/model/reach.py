@@ -225,7 +225,9 @@ class Reach:
             sides = [self.value(each, module) for each in (test.left, test.comparators[0])]
             value = next((each for each in sides if each is not NO_CONSTANT and each != default), NO_LITERAL)
         dashes = "--" if self.options.is_flag(name) else ""
-        return f"only with {words_for(name, value, default, dashes)}, which nothing here gives"
+        given = self.options.is_always_given(name, module)
+        why = "and all commands here give another" if given else "which nothing here gives"
+        return f"only with {words_for(name, value, default, dashes)}, {why}"
 
     def _outcome(self, test: ast.expr, module: Module) -> bool | None:
         if isinstance(test, ast.BoolOp):
@@ -285,7 +287,7 @@ class Reach:
     def _of_parameter(self, name: str, function: Function, depth: int) -> object:
         """The constant that a parameter is given by all that calls its function, by its default where a call gives none."""
         node, calls = function.node, self._calls_of(function)
-        if not isinstance(node, ast.FunctionDef) or name in function.assigned or not calls or depth < 1:
+        if not isinstance(node, ast.FunctionDef) or _is_set_anew(name, function) or not calls or depth < 1:
             return NO_CONSTANT
         names = [each.arg for each in [*node.args.posonlyargs, *node.args.args]]
         places = names[1:] if function.owner else names
@@ -411,6 +413,18 @@ def _takes(function: Function, name: str) -> bool:
     given = function.node.args
     extra = [each for each in (given.vararg, given.kwarg) if each is not None]
     return any(each.arg == name for each in [*given.posonlyargs, *given.args, *given.kwonlyargs, *extra])
+
+
+def _is_set_anew(name: str, function: Function) -> bool:
+    """Whether a parameter may be another constant: the object that its own test chooses, `if x == "a": x = A()`, is none."""
+    return any(
+        given.how != "="
+        or given.place is not None
+        or not isinstance(given.value, ast.Call)
+        or not function.module.resolved(given.value.func).startswith(NAMES_OF_LIBRARIES)
+        or not isinstance(function.module.parents.get(given.by), ast.If)
+        for given in function.assigned.get(name, ())
+    )
 
 
 def _guards(below: ast.AST, holder: ast.AST) -> Iterator[ast.If]:

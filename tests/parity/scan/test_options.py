@@ -99,8 +99,6 @@ def test_what_a_default_allows_or_leaves_open_is_a_warning(tmp_path, define, tes
         ("README_md", "Run `python train.py --optimizer rmsprop`.\n"),
         ("Makefile", "train:\n\tpython train.py --optimizer=rmsprop\n"),
         ("notes_ipynb", '{"cells": [{"cell_type": "code", "source": ["!python train.py --optimizer=rmsprop"]}]}'),
-        ("conf_yaml", "optimizer: rmsprop\n"),
-        ("conf_json", '{"optimizer": "rmsprop"}\n'),
         ("configs__first_py", "optimizer = 'rmsprop'\n"),
         ("start_py", 'call(["python", "train.py", "--optimizer", "rmsprop"])\n'),
     ],
@@ -123,6 +121,66 @@ def test_what_a_script_or_a_configuration_gives_is_a_warning(tmp_path, name, tex
 def test_what_is_given_another_value_or_to_another_script_is_a_note(tmp_path, name, text):
     (tmp_path / "other.py").write_text("import tensorflow as tf\n", encoding="utf-8")
     assert finding_of(tmp_path, **{name: text}) == ("note", "only with --optimizer=rmsprop")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reader"),
+    [("conf_yaml", "optimizer: rmsprop\n", "yaml"), ("conf_json", '{"optimizer": "rmsprop"}\n', "json")],
+)
+def test_a_configuration_counts_where_the_program_reads_such_files(tmp_path, name, text, reader):
+    assert finding_of(tmp_path, **{name: text})[0] == "note"
+    (tmp_path / "settings.py").write_text(f"import {reader}\nchosen = {reader}.load\n", encoding="utf-8")
+    assert finding_of(tmp_path, **{name: text})[0] == "warning"
+
+
+def test_a_program_that_starts_the_script_may_read_a_configuration_for_it(tmp_path):
+    (tmp_path / "start.py").write_text("import yaml\ncall(['python', 'train.py'])\n", encoding="utf-8")
+    assert finding_of(tmp_path, conf_yaml="optimizer: rmsprop\n")[0] == "warning"
+
+
+@pytest.mark.parametrize(("other", "word"), [("--optimizer=adam", "note"), ("--batch=3", "warning")])
+def test_a_default_that_all_commands_set_otherwise_is_a_note(tmp_path, other, word):
+    script = f"python train.py --optimizer=sgd\npython train.py {other}\n"
+    found, why = finding_of(tmp_path, test="FLAGS.optimizer == 'momentum'", run_sh=script)
+    assert found == word
+    assert (why == "only with --optimizer=momentum, and all commands here give another") == (word == "note")
+
+
+def test_a_default_that_one_command_sets_otherwise_is_a_warning(tmp_path):
+    script = "python train.py --optimizer=sgd\npython other.py --optimizer=sgd\n"
+    (tmp_path / "other.py").write_text("import tensorflow as tf\n", encoding="utf-8")
+    assert finding_of(tmp_path, test="FLAGS.optimizer == 'momentum'", run_sh=script)[0] == "warning"
+
+
+@pytest.mark.parametrize(("page", "word"), [("nets__README_md", "note"), ("docs__use_md", "warning")])
+def test_a_page_that_names_no_script_speaks_of_its_folder(tmp_path, page, word):
+    assert finding_of(tmp_path, **{page: "Give --optimizer=rmsprop\n"})[0] == word
+
+
+@pytest.mark.parametrize(("reads", "word"), [("import yaml", "note"), ("", "warning")])
+def test_a_flag_of_another_script_is_none_of_a_program_that_reads_its_own_configuration(tmp_path, reads, word):
+    (tmp_path / "other.py").write_text(f"import tensorflow as tf\n{FLAGS}\n", encoding="utf-8")
+    define = f"{reads}\nconfig = chosen()"
+    found = finding_of(tmp_path, define, "config.optimizer == 'momentum'", conf_yaml="optimizer: sgd\n")
+    assert found[0] == word
+
+
+@pytest.mark.parametrize(("given", "word"), [("'sgd'", "note"), ("'rmsprop'", "warning"), ("chosen()", "warning")])
+def test_a_parameter_that_becomes_the_object_it_chooses_is_what_it_was_given(tmp_path, given, word):
+    define = f"""
+def optimizer_of(optimizer):
+    if optimizer == 'adam':
+        optimizer = tf.train.AdamOptimizer(0.1)
+    if optimizer == 'rmsprop':
+        optimizer = tf.train.RMSPropOptimizer(0.1)
+    return optimizer
+
+
+solver = optimizer_of({given})"""
+    source = SCRIPT.replace("tf.train.RMSPropOptimizer(0.1)", "solver").format(define=define, test="True")
+    (tmp_path / "train.py").write_text(source, encoding="utf-8")
+    (finding,) = (each for each in scan([tmp_path]).findings if each.rule == "TP502")
+    assert finding.severity.word == word
 
 
 @pytest.mark.parametrize(
