@@ -38,6 +38,7 @@ SET_ELSEWHERE = re.compile(
     r"yaml|json|literal_eval|parse_args|\bhparams\b|hparams\(|\bedict|attrdict|setattr|\bexec\(|execfile", re.IGNORECASE
 )
 CALLS_BY_NAME = re.compile(r"globals\(\)|locals\(\)|fire\.Fire|getattr\(sys\.modules")
+DECORATORS_THAT_CALL_NOTHING = ("add_arg_scope", "staticmethod", "classmethod")
 LEAVES = (ast.Return, ast.Continue, ast.Raise, ast.Break)
 NAMES_OF_LIBRARIES = ("tf.", "slim.", "keras.", "hvd.", "np.", "numpy.", "os.")
 
@@ -61,7 +62,9 @@ class Reach:
     _chosen: dict[str, object] = field(default_factory=dict)
     _mentions: dict[str, list[tuple[ast.AST, Module]]] = field(default_factory=dict)
     _values: dict[str, list[tuple[ast.expr, Module]]] = field(default_factory=dict)
+    _set_from_outside: set[str] = field(default_factory=set)
     _texts: set[str] = field(default_factory=set)
+    _texts_of_names: set[str] = field(default_factory=set)
     _globals: set[str] = field(default_factory=set)
     _functions: dict[Function, str] = field(default_factory=dict)
     _said: set[str] = field(default_factory=set)
@@ -86,10 +89,15 @@ class Reach:
             name = node.id if isinstance(node, ast.Name) else node.attr
             holder = module.parents.get(node)
             given = isinstance(holder, ast.Assign) and node in holder.targets
+            # What is noted at a function, `f.size = 224`, calls it no more.
+            above = module.parents.get(holder) if isinstance(holder, ast.Attribute) else None
+            given = given or (isinstance(above, ast.Assign) and holder in above.targets and isinstance(node, ast.Name))
             if (name in self.repository.named or name in self._classes) and not given:
                 self._mentions.setdefault(name, []).append((node, module))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             self._texts.add(node.value)
+            if not _is_of_a_scope(node, module):
+                self._texts_of_names.add(node.value)
             listed = module.parents.get(module.parents.get(node, node))
             if not (isinstance(listed, ast.Assign) and source_of(listed.targets[0]) == "__all__"):
                 self._said.add(node.value)
@@ -101,6 +109,7 @@ class Reach:
                     if isinstance(each, ast.Attribute):
                         single = isinstance(node, ast.Assign) and each is target
                         self._values.setdefault(each.attr, []).append((node.value if single else each, module))
+                        self._set_from_outside.add(each.attr)
                     elif isinstance(each, ast.Name) and isinstance(module.parents.get(node), ast.ClassDef):
                         self._values.setdefault(each.id, []).append((node.value, module))
 
@@ -150,9 +159,10 @@ class Reach:
 
     def _is_called_from_elsewhere(self, function: Function) -> bool:
         """Whether something calls a function that no mention of it shows: a framework, a decorator, a command line."""
-        if function.name == "main" or function.name.startswith(("__", "test")) or function.name in self._texts:
+        if function.name == "main" or function.name.startswith(("__", "test")) or function.name in self._texts_of_names:
             return True
-        if isinstance(function.node, ast.FunctionDef) and function.node.decorator_list:
+        decorators = function.node.decorator_list if isinstance(function.node, ast.FunctionDef) else []
+        if any(not chain(each).endswith(DECORATORS_THAT_CALL_NOTHING) for each in decorators):
             return True
         if function.owner and not self._is_of_the_repository(function.owner, function.module):
             return True
@@ -376,7 +386,7 @@ class Reach:
         # In a branch it is given only sometimes; a module's own name may be set from outside.
         if module.parents.get(given[0].by) is not function.node:
             return NO_CONSTANT
-        if not function.name and (name in self._values or any("exec" in line for line in module.lines)):
+        if not function.name and (name in self._set_from_outside or any("exec" in line for line in module.lines)):
             return NO_CONSTANT
         return self.value(given[0].value, module, depth - 1)
 
@@ -413,6 +423,19 @@ def _takes(function: Function, name: str) -> bool:
     given = function.node.args
     extra = [each for each in (given.vararg, given.kwarg) if each is not None]
     return any(each.arg == name for each in [*given.posonlyargs, *given.args, *given.kwonlyargs, *extra])
+
+
+def _is_of_a_scope(node: ast.Constant, module: Module) -> bool:
+    """Whether a text names a scope: it is given as `scope`, is the default of such a parameter, or opens one."""
+    holder = module.parents.get(node)
+    if isinstance(holder, ast.keyword):
+        return holder.arg == "scope"
+    if isinstance(holder, ast.Call):
+        return node in holder.args and chain(holder.func).endswith("_scope")
+    if not isinstance(holder, ast.arguments) or node not in holder.defaults:
+        return False
+    names = [*holder.posonlyargs, *holder.args]
+    return names[len(names) - len(holder.defaults) + holder.defaults.index(node)].arg == "scope"
 
 
 def _is_set_anew(name: str, function: Function) -> bool:

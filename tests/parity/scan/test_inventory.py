@@ -235,6 +235,31 @@ train_op = tf.group(optimizer.apply_gradients(grads[0]), *updates)
     assert found == [("TP301", Severity.WARNING)]
 
 
+@pytest.mark.parametrize(("own", "severity"), [(0, Severity.WARNING), (1, Severity.NOTE)])
+def test_the_net_that_a_script_chooses_is_looked_at_and_not_that_of_another_script(tmp_path, own, severity):
+    (tmp_path / "nets.py").write_text(
+        f"""{HEAD}
+def net(x, kind):
+    if kind == 0:
+        return tf.layers.batch_normalization(x, training=True)
+    return tf.layers.dense(x, 3)
+"""
+    )
+    (tmp_path / "other.py").write_text(f"{HEAD}import nets\nKIND = {1 - own}\ny = nets.net(x, kind=KIND)\n")
+    source = f"""
+import nets
+from script import *
+KIND = {own}
+for i in range(FLAGS.num_gpus):
+    with tf.device("/gpu:%d" % i), tf.name_scope("tower_%d" % i) as scope, tf.variable_scope("net", reuse=i > 0):
+        grads.append(optimizer.compute_gradients(tf.nn.l2_loss(nets.net(xs[i], kind=KIND))))
+        updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS, scope)
+train_op = tf.group(optimizer.apply_gradients(grads[0]), *updates)
+"""
+    found = [(each.rule, each.severity) for each in scanned(tmp_path, source).findings if each.rule == "TP302"]
+    assert found == [("TP302", severity)]
+
+
 MODELS = """
 class Model:
     def model_fn(self, x):
