@@ -318,7 +318,8 @@ GRADIENT_RULES = (
         "Every tower clips its own gradients, and the clipped ones are combined. A mean of clipped gradients is not "
         "the clipped "
         "mean: for two vectors and a limit of 1 it was (0.45, 0.20) and (0.68, 0.74). Clipped gradients that nothing reads "
-        "before their list is given anew are none; a loss that is clipped is none either: each rank does the same.",
+        "before their list is given anew are none; a loss or an image that is clipped is none either: each rank does the "
+        "same.",
         "`clip_grad_norm_` after `backward()` comes after DDP's all-reduce: it clips the mean.",
         "Clip in a communication hook, `model.register_comm_hook(state, clip_then_average)`, or under `no_sync()` "
         "with an "
