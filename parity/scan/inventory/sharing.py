@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from itertools import chain as chained
 
 from parity.scan.inventory.loops import callers
 from parity.scan.inventory.norms import reached_by_towers
@@ -18,7 +19,8 @@ def shares_variables(program: Program) -> bool:
     """Whether anything that an iteration runs, or that stands around it, has variables used again."""
     loop, repository = program.loop, program.repository
     around = [loop.function, *callers(loop.function, repository)]
-    nodes = [*loop.region, *((node, each.module) for each in around for node in each.nodes)]
+    towers = reached_by_towers(program, imported_modules(loop.module, repository))
+    nodes = chained(towers, ((node, each.module) for each in around for node in each.nodes))
     return any(_uses_again(node, module) for node, module in nodes)
 
 

@@ -36,7 +36,8 @@ READERS_OF_CONFIGURATIONS = {
     ".toml": re.compile(r"toml", re.IGNORECASE),
     ".gin": re.compile(r"\bgin\b", re.IGNORECASE),
 }
-PAGES = (".md", ".rst", ".txt", "")
+PAGES = re.compile(r"\.md$|\.rst$|^README(\.txt)?$", re.IGNORECASE)
+SOURCES = (".py", ".pyw", ".ipynb")
 FEWEST_COMMANDS = 2  # that start a script and all give an option: its default is what none of them takes
 SCRIPT = re.compile(r"([\w./${}-]+\.py|-m\s+[\w.]+)\b")
 VALUE = r"[\w.+$-][\w.+$/{}-]*"
@@ -177,7 +178,7 @@ class Options:
             self._readers[module, suffix] = any(
                 words.search(text)
                 for path, text in known.texts
-                if path.suffix == ".py" and (path in files or path.stem in imported or module.path.name in text)
+                if path.suffix in SOURCES and (path in files or path.stem in imported or module.path.name in text)
             )
         return self._readers[module, suffix]
 
@@ -195,7 +196,7 @@ class Options:
         scripts = SCRIPT.findall(before)
         if not scripts:
             # A page that names no script speaks of what lies in its folder.
-            return path.suffix not in PAGES or _home_of(path) in module.path.parents
+            return not PAGES.search(path.name) or _home_of(path) in module.path.parents
         name = scripts[-1].removeprefix("-m").strip()
         end = name if name.endswith(".py") else f"{name.replace('.', '/')}.py"
         end = end.rpartition("}")[2].rpartition("$")[2].lstrip("./")

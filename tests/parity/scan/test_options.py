@@ -131,6 +131,8 @@ def test_a_configuration_counts_where_the_program_reads_such_files(tmp_path, nam
     assert finding_of(tmp_path, **{name: text})[0] == "note"
     (tmp_path / "settings.py").write_text(f"import {reader}\nchosen = {reader}.load\n", encoding="utf-8")
     assert finding_of(tmp_path, **{name: text})[0] == "warning"
+    (tmp_path / "settings.py").write_text("chosen = open\n", encoding="utf-8")
+    assert finding_of(tmp_path, **{name: text})[0] == "note"
 
 
 def test_a_program_that_starts_the_script_may_read_a_configuration_for_it(tmp_path):
@@ -152,7 +154,15 @@ def test_a_default_that_one_command_sets_otherwise_is_a_warning(tmp_path):
     assert finding_of(tmp_path, test="FLAGS.optimizer == 'momentum'", run_sh=script)[0] == "warning"
 
 
-@pytest.mark.parametrize(("page", "word"), [("nets__README_md", "note"), ("docs__use_md", "warning")])
+@pytest.mark.parametrize(
+    ("page", "word"),
+    [
+        ("nets__README_md", "note"),
+        ("docs__use_md", "warning"),
+        ("README_md", "warning"),
+        ("runs__flags_txt", "warning"),
+    ],
+)
 def test_a_page_that_names_no_script_speaks_of_its_folder(tmp_path, page, word):
     assert finding_of(tmp_path, **{page: "Give --optimizer=rmsprop\n"})[0] == word
 
