@@ -300,7 +300,8 @@ def _equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def _says_something(batch: Mapping[str, Any]) -> bool:
     """Whether a batch is not of one number only, which ranks share by chance."""
-    return any(np.ptp(value) for value in batch.values() if np.size(value))
+    flat = [np.ravel(value) for value in batch.values() if np.size(value)]
+    return any((each != each[0]).any() for each in flat)
 
 
 def _named(names: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ from parity.diagnose.fitting import different_numbers
 from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.diagnose.ops.rearranging import REARRANGING
 from parity.diagnose.ops.table import plain
-from parity.judge.metrics import norm
+from parity.judge.metrics import is_constant, norm
 from parity.locate.downstream import upstream
 from parity.locate.layouts import MOST_ALIGNED, layouts
 from parity.locate.matching import alike
@@ -297,7 +297,7 @@ def _arrays(at: At) -> Iterator[Edit]:
                         f"takes it to the power {power:.6g}",
                     )
                 # One number throughout was computed of shapes alone, as shares of zeros are: it is nobody's value.
-                computed = np.ptp(own) == np.ptp(value) == 0
+                computed = is_constant(own) and is_constant(value)
                 masks = not name and own.dtype.kind in "fb" and at.kind in MASKED_BY and is_mask(own)
                 if masks and own.dtype == value.dtype and _masks_by_the_same_numbers(own, value):
                     words = (f"takes for {at.kind} the mask {each.name or 'of a constant'}", "takes another mask")

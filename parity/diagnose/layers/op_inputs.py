@@ -9,7 +9,7 @@ from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import CLOSE, alike, same_in_order
 from parity.diagnose.fitting import different_numbers
 from parity.diagnose.layers.products import INNER_AXES
-from parity.judge.metrics import norm
+from parity.judge.metrics import is_constant, norm
 from parity.judge.result import Cause
 from parity.locate.layouts import align
 from parity.locate.rearranged import FEWEST_MOVED
@@ -119,7 +119,7 @@ def _fits(images: Array, own: Array) -> bool:
 
 
 def _unread(read: Read, own: Array, other: Array) -> Cause | None:
-    if np.ptp(other) != 0.0 or alike([own]):
+    if not is_constant(other) or alike([own]):
         return None
     value = float(other.reshape(-1)[0])
     return read.cause(

@@ -58,6 +58,14 @@ def test_no_more_than_three_ops_are_left_out(between, named):
     assert [each.name for each in found] == ["activation_function" if named else "other_operation"]
 
 
+def test_choices_by_truths_are_tried_as_those_of_numbers_are():
+    chosen, others = H > 0, np.ones((6, 4), bool)
+    side = passed(FED, ("Select", [chosen, 0, 0 * H], np.where(chosen, H, 0.0)))
+    found = changes(operand_edits, side, 1, arrays=[("", others)])
+    assert [each.name for each in found] == ["own_value"]
+    assert np.array_equal(found[0].value, H)
+
+
 def test_another_output_of_the_same_shape_is_taken_instead():
     other = ("MatMul", [Y, W], Y @ W)
     side = passed(FED, other, ("Tanh", [0], np.tanh(H)), ("Mul", [2, 1], np.tanh(H) * (Y @ W)))

@@ -165,6 +165,12 @@ def test_a_trace_has_the_towers_of_all_ranks_and_the_rest_of_the_first(tmp_path)
             "ranks 0 and 1 train on the very same batch in step 0",
         ),
         (
+            both(feed=(np.eye(4, dtype=bool),) * 2),
+            {},
+            "same_data",
+            "ranks 0 and 1 train on the very same batch in step 0",
+        ),
+        (
             both(feed=(np.ones((4, 2)), np.ones((3, 2)))),
             {},
             "uneven_shards",
