@@ -12,7 +12,7 @@ from parity.experiment.spec import Progress, silent
 from parity.judge.result import Result
 from parity.port.errors import PortError
 from parity.port.files import write_files
-from parity.port.scripts.initial import fresh_values, initial_of
+from parity.port.scripts.initial import fresh_values, initial_of, optional_parameters
 from parity.port.scripts.proof import test_source
 from parity.port.scripts.sections import Program, Section, turns_of
 from parity.port.scripts.train import MOST_CHARACTERS_OF_A_LINE, source_of
@@ -58,7 +58,9 @@ def program_of(port: Port) -> Program:
     mapping = parameters.mapping()
     fresh = fresh_values(parameters)
     buffers = [name for name in mapping if parameters.is_buffer(name)]
-    initial = initial_of(port.graph, mapping, parameters.kinds, parameters.shapes, fresh, buffers)
+    initial = initial_of(
+        port.graph, mapping, parameters.kinds, parameters.shapes, fresh, buffers, optional_parameters(parameters)
+    )
     statistics = any(parameters.kinds[name] == "stat" for name in buffers)
     functions, suffixes = functions_of(port.body), suffixes_of(port.parts)
     sections = []

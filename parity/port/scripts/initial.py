@@ -58,6 +58,7 @@ def initial_of(
     shapes: Mapping[str, tuple[int, ...]],
     fresh: Mapping[str, float],
     buffers: Collection[str] = (),
+    optional: Collection[str] = (),
 ) -> Initial:
     """Returns the statements that give a model its first values.
 
@@ -68,6 +69,7 @@ def initial_of(
       shapes: by name of the script's variable.
       fresh: by path, the number that torch itself fills a parameter with, for those that it does.
       buffers: names of the variables that the module holds as buffers.
+      optional: paths of parameters that a layer may be made without, by torch's types.
     """
     # Read as ops and not by the names of initializers, which the graph does not hold.
     draws = _Draws(graph)
@@ -77,7 +79,8 @@ def initial_of(
         # What torch fills in by itself needs no line.
         if draw is not None and not draw.kind and draw.shift.size and (draw.shift == fresh.get(path)).all():
             continue
-        text = _statement(_reached(path, name in buffers), draw, transform, shapes[name]) if draw else None
+        target = _reached(path, name in buffers, path in optional)
+        text = _statement(target, draw, transform, shapes[name]) if draw else None
         if text is None:
             unknown.append(path)
         else:
@@ -85,11 +88,24 @@ def initial_of(
     return Initial(statements, unknown)
 
 
-def _reached(path: str, is_buffer: bool) -> str:
-    """The expression for a parameter of the model; in a Sequential it has a number, which is no attribute."""
-    if any(each.isdigit() for each in path.split(".")):
+def _reached(path: str, is_buffer: bool, is_optional: bool) -> str:
+    """The expression for a parameter of the model; in a Sequential it has a number, which is no attribute.
+
+    Of an attribute that may be None a type checker would ask whether it is.
+    """
+    if is_optional or any(each.isdigit() for each in path.split(".")):
         return f"model.get_{'buffer' if is_buffer else 'parameter'}({json.dumps(path)})"
     return f"model.{path}"
+
+
+def optional_parameters(parameters: Parameters) -> list[str]:
+    """Returns the paths of parameters that torch's types say may be None: biases of convolutions."""
+    found = []
+    for name, (path, _) in parameters.mapping().items():
+        layer = parameters.layer_of(name)
+        if layer is not None and "Conv" in layer.made and path.endswith(".bias"):
+            found.append(path)
+    return found
 
 
 def fresh_values(parameters: Parameters) -> dict[str, float]:
@@ -211,7 +227,7 @@ def _statement(target: str, draw: Draw, transform: str, shape: tuple[int, ...]) 
     mean = f"{_written(shift)}, " if shift else ""
     if draw.kind == "RandomStandardNormal":
         return f"nn.init.normal_({target}, {mean}{'' if mean else 'std='}{_written(draw.scale)})"
-    return f"like_tf.truncated_normal_({target}, {mean}{'' if mean else 'stddev='}{_written(draw.scale)})"
+    return f"like_tf.truncated_normal_({target}, {mean}{'' if mean else 'std='}{_written(draw.scale)})"
 
 
 def _by_fans(target: str, draw: Draw, shift: float, transform: str, shape: tuple[int, ...]) -> str:

@@ -47,9 +47,10 @@ def uniform(low, high):
     ]
 
 
-def written(nodes, shape=(3, 3, 2, 4), transform="hwio_to_oihw", fresh=None):
+def written(nodes, shape=(3, 3, 2, 4), transform="hwio_to_oihw", fresh=None, optional=()):
     graph = RecordedGraph({}, {}, [], initial={"var/w": "w/init:0"}, initial_nodes=nodes)
-    return initial_of(graph, {"w": ("conv.weight", transform)}, {"w": "var"}, {"w": shape}, fresh or {})
+    mapping = {"w": ("conv.weight", transform)}
+    return initial_of(graph, mapping, {"w": "var"}, {"w": shape}, fresh or {}, optional=optional)
 
 
 FANS = 3 * 3 * 2 + 3 * 3 * 4
@@ -58,7 +59,7 @@ FANS = 3 * 3 * 2 + 3 * 3 * 4
 @pytest.mark.parametrize(
     ("nodes", "text"),
     [
-        (scaled("TruncatedNormal", 0.1, 0.0), "like_tf.truncated_normal_({}, stddev=0.1)"),
+        (scaled("TruncatedNormal", 0.1, 0.0), "like_tf.truncated_normal_({}, std=0.1)"),
         (scaled("TruncatedNormal", 0.1, 0.5), "like_tf.truncated_normal_({}, 0.5, 0.1)"),
         (scaled("RandomStandardNormal", 0.02, 0.0), "nn.init.normal_({}, std=0.02)"),
         (uniform(-0.1, 0.1), "nn.init.uniform_({}, -0.1, 0.1)"),
@@ -101,6 +102,13 @@ def test_what_torch_begins_with_by_itself_is_left_out():
     zeros = [constant("w/init", np.zeros(4, np.float32))]
     assert written(zeros, (4,), "identity", {"conv.weight": 0.0}) == ([], [])
     assert written(zeros, (4,), "identity", {"conv.weight": 1.0}).statements == ["nn.init.zeros_(model.conv.weight)"]
+
+
+def test_what_torch_may_make_a_layer_without_is_asked_for_by_its_path():
+    """As a convolution's bias: its type is a tensor or None, and type checkers refuse to fill it."""
+    zeros = [constant("w/init", np.zeros(4, np.float32))]
+    found = written(zeros, (4,), "identity", {"conv.weight": 1.0}, optional=["conv.weight"])
+    assert found.statements == ['nn.init.zeros_(model.get_parameter("conv.weight"))']
 
 
 @pytest.mark.parametrize(
