@@ -1,6 +1,7 @@
 """Blocks that are run in a place of their own: a new environment, two launchers, a copy of the checkout.
 
-They stand in docs/getting_started.md, docs/machines.md, docs/record.md, docs/lessons.md and docs/extending.md.
+They stand in docs/getting_started.md, docs/machines.md, docs/record.md, docs/lessons.md, docs/extending.md, docs/gallery.md,
+docs/port.md and CONTRIBUTING.md.
 """
 
 import os
@@ -149,6 +150,62 @@ def test_the_page_on_recording_says_how_its_traces_are_replayed(tmp_path):
             record = "parity record --steps 3 --out trace -- script.py"
         printed(bash(record, folder))
         assert "verdict: same" in printed(bash(line, folder)), line
+
+
+def test_the_checks_that_have_to_pass_are_what_two_pages_say(tmp_path):
+    """In a copy of the checkout that has one file of tests: the whole suite would run this test again."""
+    copy = copy_of_checkout(tmp_path / "checkout")
+    for path in (copy / "tests").rglob("test_*.py"):
+        if path.name != "test_escape.py":
+            path.unlink()
+    checks = text_of_block("docs/extending.md", "ruff check")
+    assert checks == text_of_block("CONTRIBUTING.md", "ruff check")
+    output = printed(bash(checks, copy, PYTHONPATH=str(copy)))
+    assert "All checks passed!" in output and "Success: no issues found" in output
+    assert re.search(r"^\d+ passed", output, re.MULTILINE), output
+
+
+STAND_IN = """
+[[script]]
+name = "towers"
+kind = "conv net"
+repository = "somebody/towers"
+commit = "0000000000000000000000000000000000000000"
+command = ["train.py"]
+"""
+
+
+@pytest.mark.tf1
+def test_the_gallery_is_written_as_its_page_says(tmp_path, tf1_python):
+    """Of one repository that stands in for those of other people: a checkout of a script as they are found."""
+    copy = copy_of_checkout(tmp_path / "checkout")
+    (copy / "benchmarks" / "public_ports.toml").write_text(STAND_IN)
+    (copy / "checkouts" / "somebody+towers").mkdir(parents=True)
+    shutil.copy(ROOT / "examples" / "legacy_towers" / "train.py", copy / "checkouts" / "somebody+towers")
+    home = tmp_path / "home" / ".cache" / "tower-parity"
+    home.mkdir(parents=True)
+    (home / "tf1.15").symlink_to(Path(tf1_python).parents[1])
+    command = text_of_block("docs/gallery.md", "public_ports.py")
+    printed(bash(command, copy, PYTHONPATH=str(copy), HOME=str(tmp_path / "home")))
+    [row] = re.findall(r"^\| \[towers\].*", (copy / "docs" / "gallery.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert "(https://github.com/somebody/towers) | conv net |" in row and "| same |" in row
+
+
+def test_how_ports_read_is_written_as_their_page_says(tmp_path):
+    """Of one trace under the four names of the page."""
+    copy = copy_of_checkout(tmp_path / "checkout")
+    command = text_of_block("docs/port.md", "port_readability.py")
+    first, *others = re.findall(r"traces/\w+", command)
+    assert len(others) == 3
+    script = "examples/legacy_towers/train.py"
+    printed(bash(f"parity record --steps 2 --no-shadow --out {first} -- {script}", copy, PYTHONPATH=str(copy)))
+    for each in others:
+        shutil.copytree(copy / first, copy / each)
+    printed(bash(command, copy, PYTHONPATH=str(copy)))
+    page = (copy / "docs" / "port.md").read_text(encoding="utf-8")
+    for each in (first, *others):
+        [row] = re.findall(rf"^\| {Path(each).name} \|.*", page, re.MULTILINE)
+        assert row.endswith(" yes |") and "ruff mypy" in row, row
 
 
 @needs_wheels
