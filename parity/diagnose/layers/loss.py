@@ -216,17 +216,14 @@ def _reduced(form: Form, feeds: Mapping[str, Array]) -> Iterator[tuple[str, str,
 def _weights(form: Form, feeds: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
     """Yields what may say which of the values count, and how much: words, and weights of the values' shape."""
     values, masks = form.values, list[tuple[str, Array]]()
-    # Labels of a sigmoid's are numbers, and no form says which of the inputs they are: those that hold whole numbers.
-    labels = [form.labels, *(each for each in feeds.values() if each.size and (each == np.floor(each)).all())]
     if form.labels.size == values.size:
         masks += _of_labels("labels", form.labels.reshape(values.shape))
     for name, given in feeds.items():
         if given.size == values.size and given.dtype.kind == "f":
             weights = given.reshape(values.shape).astype(np.float64)
-            yield (
-                (f"{name}{OF_EACH_LABEL}" if any(_is_of_each_label(weights, each) for each in labels) else name),
-                weights,
-            )
+            # Of a sigmoid's no form says which of the inputs its labels are.
+            of_classes = any(_is_of_each_label(weights, each) for each in (form.labels, *feeds.values()))
+            yield f"{name}{OF_EACH_LABEL}" if of_classes else name, weights
         elif given.dtype.kind in "iub" and given.size == values.size != form.labels.size:
             masks += _of_labels(name, given.reshape(values.shape))
         elif given.dtype.kind in "iub" and values.ndim > 1 and given.size == values.size // values.shape[-1]:
@@ -246,7 +243,9 @@ def _is_of_each_label(weights: Array, labels: Array) -> bool:
 
     Where some are 0 they are a mask, of labels that do not count.
     """
-    if labels.size != weights.size or not weights.all():
+    if labels.size != weights.size or labels.dtype.kind not in "fiub" or not weights.all():
+        return False
+    if (labels != np.floor(labels)).any():  # no labels
         return False
     classes, of = np.unique(labels.reshape(-1), return_inverse=True)
     if not 1 < len(classes) <= MOST_CLASSES:
