@@ -161,7 +161,7 @@ def _stopped(
         # Detached is the pass up to the first backward pass: what a later micro-batch makes is as wrong as before.
         after = dict(wanted.multiples_of_first_parts(run))
         # All gradients of all towers, not the first difference alone: an edge that mends one of many is a coincidence.
-        if max(after.values()) > 1.0 or first.check.key not in after:
+        if first.check.key not in after or max(after.values()) > 1.0:
             continue
         lines = [ops[reader].line for reader, _ in edges]
         shown = " and ".join(line.alone if line else "another op" for line in lines)

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,7 @@ FEWEST_COMMANDS = 2  # that start a script and all give an option: its default i
 SCRIPT = re.compile(r"([\w./${}-]+\.py|-m\s+[\w.]+)\b")
 VALUE = r"[\w.+$-][\w.+$/{}-]*"
 NO_LITERAL = object()  # of what is not a literal
+NO_LITERALS = (ValueError, TypeError, SyntaxError, MemoryError, RecursionError)  # by which Python refuses one
 
 
 @dataclass(eq=False)
@@ -274,7 +276,7 @@ def _is_in(value: object, values: list[object]) -> bool:
 def _literal(node: ast.expr | None) -> object:
     try:
         return ast.literal_eval(node) if node is not None else NO_LITERAL
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+    except NO_LITERALS:
         return NO_LITERAL
 
 
@@ -306,7 +308,11 @@ def _converted(text: str, default: object) -> object:
 
 
 def _literal_of_text(text: str) -> object:
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
+    # Of a text that anybody wrote: what nests too deep for the parser, or what it warns of, is a text too.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)  # as Python 3.11 has it
+        try:
+            return ast.literal_eval(text)
+        except NO_LITERALS:
+            return text

@@ -262,3 +262,12 @@ def test_a_chooser_of_devices_with_servers_names_the_option_where_there_are_none
     (tmp_path / "train.py").write_text(text, encoding="utf-8")
     (finding,) = (each for each in scan([tmp_path]).findings if each.rule == "TP601")
     assert finding.message.endswith("only with another --num_ps_tasks than 0, which nothing here gives") == needs
+
+
+@pytest.mark.parametrize("value", ["1" + "-1" * 60_000, "-" * 120_000 + "1", "1or", "9" * 5_000])
+@pytest.mark.parametrize("text", ["python train.py --decay={}", "decay: {}"])
+def test_a_value_that_the_parser_refuses_or_warns_of_is_a_text(tmp_path, value, text):
+    """Warnings are errors in the tests; too deep a nesting was one for the scan."""
+    name = "run_sh" if text.startswith("python") else "run_yml"
+    define = "import yaml\n" + PARSER.format("'--decay'")
+    assert finding_of(tmp_path, define, "args.decay == 2", **{name: text.format(value)})[0] in ("note", "warning")
