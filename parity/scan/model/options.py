@@ -40,7 +40,8 @@ READERS_OF_CONFIGURATIONS = {
 PAGES = re.compile(r"\.md$|\.rst$|^README(\.txt)?$", re.IGNORECASE)
 SOURCES = (".py", ".pyw", ".ipynb")
 FEWEST_COMMANDS = 2  # that start a script and all give an option: its default is what none of them takes
-SCRIPT = re.compile(r"([\w./${}-]+\.py|-m\s+[\w.]+)\b")
+# From the beginning of a path on: looked for from each of its letters, a long line without one takes minutes.
+SCRIPT = re.compile(r"((?<![\w./${}-])[\w./${}-]+\.py|-m\s+[\w.]+)\b")
 VALUE = r"[\w.+$-][\w.+$/{}-]*"
 NO_LITERAL = object()  # of what is not a literal
 NO_LITERALS = (ValueError, TypeError, SyntaxError, MemoryError, RecursionError)  # by which Python refuses one
