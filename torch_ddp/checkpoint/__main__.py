@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from parity.trace import GLOBAL_STEP, write_tensors
-from torch_ddp.checkpoint.files import is_step, newest_file, read_whole
+from torch_ddp.checkpoint.files import is_step, map_file, newest_file
 from torch_ddp.checkpoint.shards import SHARDS, read_shards, shards_are_whole
 from torch_ddp.errors import CheckpointError
 from torch_ddp.process_group import Rank
@@ -78,8 +78,10 @@ def _state(path: Path) -> Any:
         )
     if path.exists() and not (path.is_dir() or path.is_file()):
         raise CheckpointError(f"checkpoint: expected a file at {path}, got a pipe or a device. Name another.")
+    chosen = found.path if found else path
     try:
-        return read_whole((found.path if found else path).read_bytes())
+        with chosen.open("rb"):
+            return map_file(chosen)
     except OSError as error:
         raise CheckpointError(
             f"checkpoint: expected a file of torch_ddp.checkpoint at {path}, got: {error.strerror}. Name another."

@@ -19,6 +19,8 @@ SUFFIX_WHILE_WRITING = ".unfinished"
 # 128 bits: what is damaged by chance has the same digest with a probability of 3e-39.
 DIGEST_BYTES = 16
 PIECE_BYTES = 1 << 20  # of a file, in memory at a time
+# What torch's archives end with: the record of a zip file's end, 22 bytes, of which it leaves the comment out.
+END_OF_ARCHIVE, REST_OF_ARCHIVE = b"PK\x05\x06", 18
 LONGEST_REASON = 200  # characters of what torch says of a file that it cannot read: it may name what the file asks for
 
 
@@ -246,7 +248,14 @@ def _remove_damaged_later(folder: Path, step: int) -> None:
 
 
 def _is_whole(path: Path) -> bool:
-    return path.stem.endswith(digest_of(path))
+    return _ends_as_archive(path) and path.stem.endswith(digest_of(path))
+
+
+def _ends_as_archive(path: Path) -> bool:
+    """Tells whether a file ends as torch's archives do: one cut off, or with holes behind it, is not read."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - len(END_OF_ARCHIVE) - REST_OF_ARCHIVE, 0))
+        return file.read(len(END_OF_ARCHIVE)) == END_OF_ARCHIVE
 
 
 def _step(path: Path) -> int:

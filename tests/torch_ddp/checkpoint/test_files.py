@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from torch_ddp import CheckpointError, newest_whole, read_whole, write_whole
+from torch_ddp.checkpoint.__main__ import tensors_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -59,6 +60,16 @@ def test_a_changed_bit_is_noticed(tmp_path):
     path.write_bytes(bytes(data))
     with pytest.warns(UserWarning, match="An older one is used; delete this one"):
         assert newest_whole(tmp_path) is None
+
+
+def test_one_that_goes_on_with_holes_is_not_read_to_its_end(tmp_path, monkeypatch):
+    path = write_whole(tmp_path, 1, {"step": 1})
+    os.truncate(path, 1 << 40)  # a terabyte, of which a disk holds a page
+    monkeypatch.setattr("torch_ddp.checkpoint.files.digest_of", lambda path: pytest.fail("read through"))
+    with pytest.warns(UserWarning, match=r"got a damaged file of 1099511627776 bytes"):
+        assert newest_whole(tmp_path) is None
+    with pytest.raises(CheckpointError, match=r"^checkpoint: expected a file of torch_ddp\.checkpoint, got "):
+        tensors_of(path, "model")
 
 
 def test_files_of_other_names_are_left_alone(tmp_path):

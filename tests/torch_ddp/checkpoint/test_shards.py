@@ -76,6 +76,15 @@ def test_one_with_a_damaged_or_missing_shard_is_not_the_newest(tmp_path):
         assert training(ALONE, str(tmp_path))[2].resume() == Progress(1, 0, 1)
 
 
+def test_a_shard_that_goes_on_with_holes_is_not_read_to_its_end(tmp_path, monkeypatch):
+    saved(ALONE, str(tmp_path), [1])
+    [shard] = next(iter(tmp_path.glob("shards-*"))).iterdir()
+    os.truncate(shard, 1 << 40)
+    monkeypatch.setattr("torch_ddp.checkpoint.shards.digest_of", lambda path: pytest.fail("read through"))
+    with pytest.warns(UserWarning, match=r"got a damaged file"):
+        assert training(ALONE, str(tmp_path))[2].resume() is None
+
+
 def test_a_writer_killed_before_the_file_that_names_the_shards_leaves_the_older_one(tmp_path, monkeypatch):
     values = saved(ALONE, str(tmp_path), [1])
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
