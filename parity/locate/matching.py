@@ -56,6 +56,7 @@ class _Output:
     """An output without its order; sorted only once it may be another's."""
 
     def __init__(self, number: int, value: Array) -> None:
+        value = without_fill(value)
         self.number = number
         self.size = value.size
         finite = value[np.isfinite(value)].astype(np.float64)
@@ -192,6 +193,26 @@ def _middle(values: Array) -> float:
     if most >= HUGE and len(others) and others.max() <= DWARFED * most:
         sizes = others
     return float(np.median(sizes)) if len(sizes) else 0.0
+
+
+def without_fill(value: Array) -> Array:
+    """Returns scores with -inf wherever a mask has filled in a huge negative number: which one it is no softmax shows.
+
+    Args:
+      value: of any shape and dtype.
+    """
+    if value.dtype.kind != "f" or not value.size:
+        return value
+    least = value.min()
+    # Beside it exp is 0 in float64 wherever all others are small: of 1e3 and a tenth of it they are 900 apart, and exp(-745)
+    # is the least that is none.
+    if not np.isfinite(least) or least > -HUGE:
+        return value
+    filled = value < (1.0 - FILLED) * least
+    others = value[~filled]
+    if not others.size or np.abs(others).max() > DWARFED * -least:
+        return value
+    return np.where(filled, -np.inf, value)
 
 
 def _by_size(passed: Pass) -> dict[int, list[_Output]]:

@@ -26,7 +26,7 @@ from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.diagnose.ops.rearranging import REARRANGING
 from parity.diagnose.ops.table import plain
 from parity.judge.metrics import is_constant, norm
-from parity.locate.downstream import upstream
+from parity.locate.downstream import losses_of, upstream
 from parity.locate.layouts import MOST_ALIGNED, layouts
 from parity.locate.matching import alike
 from parity.locate.rearranged import FEWEST_MOVED
@@ -83,9 +83,20 @@ def _followed(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
         yield from at.edit(1.0 - made, gate, as_is, "takes 1 less it")
     for number_ in near.numbers:
         if LEAST_FACTOR <= abs(number_) <= 1.0 / LEAST_FACTOR:
-            # Turned round it is what is subtracted rather than added.
-            name = "loss_term" if adds_up(run, number) else OTHER_OPERATION if number_ == -1.0 else "extra_scale"
-            yield from at.edit(number_ * made, name, as_is, f"multiplies it by {number_:.9g}")
+            yield from at.edit(
+                number_ * made, _of_factor(run, number, number_), as_is, f"multiplies it by {number_:.9g}"
+            )
+
+
+def _of_factor(run: RecomputedPass, number: int, factor: float) -> str:
+    """The cause where what an op gives is multiplied by a number more."""
+    if adds_up(run, number):
+        # A regularisation of 0 may be added behind it: what is all of the loss is no term of it.
+        whole, own = run.output(losses_of(run.ops)[-1]), run.output(number)
+        of_all = whole is not None and own is not None and np.array_equal(whole, own)
+        return ("sign" if factor == -1.0 else "gradient_factor") if of_all else "loss_term"
+    # Turned round it is what is subtracted rather than added.
+    return OTHER_OPERATION if factor == -1.0 else "extra_scale"
 
 
 def _name_of(function: str, of_loss: bool) -> str:
@@ -256,7 +267,7 @@ def _of_moved(kind: str, own: Array, arranged: Array, here: str, masks_for: str 
     if masks_for is not None:
         return "mask", f"takes the mask of {here}", "takes another mask"
     square = own.ndim > 1 and own.shape[-1] == own.shape[-2]
-    if square and np.array_equal(own.swapaxes(-1, -2), arranged):
+    if square and alike(own.swapaxes(-1, -2), arranged, CLOSE):  # each side may have computed a constant by itself
         return "transposed_product", f"takes what {here} gives for {kind} as it stands", "takes its transpose"
     words = f"takes what {here} gives for {kind} as it stands", "takes the same numbers in other places"
     return "moved_values", *words

@@ -17,6 +17,7 @@ from parity.trace import Trace, batch_input, parse_key
 from parity.trace.arrays import Array, Tensors
 
 BORDER_PIXELS = 3  # what a kernel of 7 reaches over the edge; images of less than four such borders are not shifted
+LEFT_OF_LOSSES = 1e-6  # of what differs, by a number that is solved for
 FOLLOWING_QUANTITIES = frozenset(["act", "metric", "loss"])
 PROBE_STEP = 1e-12  # of the inputs: 4,500 ulps of float64 (2^-52), and 1e-5 of one of float32 (2^-23)
 # What a format leaves in a result, relative, at least: a tenth or less of its unit roundoff, 2^-8, 2^-11 and 2^-24, for
@@ -94,6 +95,18 @@ class Bench:
         )
         got = self._read(traced)
         return got if got is not None and np.isfinite(got).all() else None
+
+    def losses_right_with(self, batch: Callable[[Tensors], Tensors], state: Callable[[Tensors], Tensors]) -> bool:
+        """Whether the candidate gives the reference's losses with one thing changed, to a millionth of what differs."""
+        step = self.first.check.step
+        traced = self.recorder.repeat(step, batch, lambda before: {**state(before), **self.given})
+        made, own, wanted = traced.step(traced.step_numbers[-1]), self.candidate.step(step), self.reference.step(step)
+        for name in wanted.names("loss"):
+            found = [self.join.read(parse_key(name), file) for file in (made, own)]
+            values = [np.asarray(each, np.float64) for each in (wanted.read(name), *found) if each is not None]
+            if len(values) < 3 or distance(values[0], values[1]) > LEFT_OF_LOSSES * distance(values[0], values[2]):
+                return False
+        return True
 
     def reads(self, batch: Callable[[Tensors], Tensors]) -> bool:
         """Whether any loss or output of the candidate's step moves with a change of what goes in."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from parity.diagnose.catalogue import Description, describe
+from parity.diagnose.edits.edit import is_mask
 from parity.diagnose.evidence import rounds_to_one
 from parity.diagnose.interventions.probes import Bench
 from parity.diagnose.interventions.protocol import Change, Undone
@@ -17,6 +18,7 @@ from parity.trace.arrays import Array, Tensors
 
 MOST_ROUNDS = 10
 FIRST_STEP = 1e-3  # of the number that is turned: the first difference quotient is of this width
+DIGITS, WRITTEN = 4, 1e-9  # of numbers in source, and how near to one such a root comes, relative
 FEWEST_WANTED = 8  # numbers that have to become right: one number can always be met by turning another
 
 
@@ -29,6 +31,7 @@ class Knob(NamedTuple):
       batch: what becomes of a whole batch at x.
       state: what becomes of the state at x.
       tells: whether a number is told from one that changes nothing by the digits it is named with.
+      number: what the port would have in its source.
     """
 
     cause: Callable[[float], Description]
@@ -36,6 +39,7 @@ class Knob(NamedTuple):
     batch: Callable[[Tensors, float], Tensors] = lambda batch, x: batch
     state: Callable[[Tensors, float], Tensors] = lambda state, x: state
     tells: Callable[[float], bool] = lambda x: True
+    number: Callable[[float], float] = lambda x: x
 
     @property
     def name(self) -> str:
@@ -46,7 +50,8 @@ class Knob(NamedTuple):
 def knobs(bench: Bench) -> Iterator[Knob]:
     """Yields what may be off by a number in a case."""
     for text, value in bench.batch.items():
-        if value.dtype.kind == "f" and value.ndim > 1:
+        # Nobody scales a mask: what seems so is a weight of what it takes.
+        if value.dtype.kind == "f" and value.ndim > 1 and not is_mask(value):
             yield from _of_an_input(text, batch_input(text))
     biases = [text for text in bench.state if re.search("bias_hh", text) and not bench.state[text].size % 4]
     for text in biases:
@@ -60,6 +65,12 @@ def solved(bench: Bench, knob: Knob) -> Cause | None:
     x = _root(lambda x: _residual(bench, knob, x), bench.first.check.allowed)
     if x is None or not knob.tells(x):
         return None
+    # A number that nobody would write, and that leaves the loss wrong, is what the first difference happens to come to: what
+    # a learned weight does to the input may be a factor of it in one place.
+    if not _is_written(knob.number(x)) and not bench.losses_right_with(
+        lambda batch: knob.batch(batch, x), lambda state: knob.state(state, x)
+    ):
+        return None
     change = Change(
         *knob.cause(x),
         knob.what(x),
@@ -72,6 +83,14 @@ def solved(bench: Bench, knob: Knob) -> Cause | None:
         f"{check.multiple:.3g} times off"
     )
     return Undone.by(change, evidence, bench.explains(check.allowed, check.difference))
+
+
+def _is_written(number: float) -> bool:
+    """Whether a number, or one over it, has few digits: 255, 0.0625, 127.5."""
+    return any(
+        abs(each - float(f"{each:.{DIGITS}g}")) <= WRITTEN * abs(each)
+        for each in (number, 1 / number if number else 0.0)
+    )
 
 
 def _root(residual: Callable[[float], Array | None], allowed: float) -> float | None:
@@ -113,6 +132,7 @@ def _of_an_input(text: str, plain: str) -> Iterator[Knob]:
         lambda x: f"with {plain} times {1 + x:.9g}",
         batch=lambda batch, x: changed(batch, lambda value: value * (1 + x)),
         tells=lambda x: not rounds_to_one(1 / (1 + x)),
+        number=lambda x: 1 + x,
     )
     yield Knob(
         lambda x: describe("input_shift", "mean", input=plain, shift=-x),

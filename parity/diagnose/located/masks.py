@@ -5,6 +5,7 @@ leaves out. Its control is the reference's pass with the port's places in its ow
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +50,7 @@ def cause_of_mask(place: Location) -> Cause | None:
     """
     reference, candidate = place.passes
     own, other = (
-        next(_masking(passed, number), None)
+        next(chain(_masking(passed, number), _masked_before(passed, number)), None)
         for passed, number in zip(place.passes, (place.parting.reference, place.parting.candidate), strict=True)
     )
     if own is None or other is None or own.places.size != other.places.size:
@@ -119,6 +120,12 @@ def _masking(passed: Pass, start: int | None) -> Iterator[Masking]:
                 yield Masking(number, at, mask, places)
         if not left:
             return
+
+
+def _masked_before(passed: Pass, start: int | None) -> Iterator[Masking]:
+    """Yields what masks the scores that an op takes: of symmetric ones the same numbers are left by either axis."""
+    for number in passed.ops[start].inputs if start is not None else ():
+        yield from (each for each in _masking(passed, number) if each.number == number)
 
 
 def _share(run: RecomputedPass, own: Masking, places: Array, beyond: list[Array]) -> str | None:
