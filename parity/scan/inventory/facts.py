@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from parity.scan.inventory.count import count_of, flags_in
 from parity.scan.inventory.loops import LOSS_WORDS, SCOPE_WORDS
@@ -232,8 +232,20 @@ def is_of_gradients(use: Use, repository: Repository) -> bool:
 def _says_gradients(call: ast.Call, module: Module) -> bool:
     # Of a block its statements say nothing of each other.
     nearby = [each for each in [call, *list(module.ancestors(call))[:3]] if not _is_block(each)]
-    text = " ".join(source_of(each.iter if isinstance(each, ast.For) else each, 300) for each in nearby)
-    return bool(re.search(r"grad|(^|\W)g(v|_|\W)|capped", text, re.IGNORECASE))
+    given = {part.id for each in call.args for part in module.inside(each) if isinstance(part, ast.Name)}
+    text = " ".join(source_of(_iterated(each, given) if isinstance(each, ast.For) else each, 300) for each in nearby)
+    return bool(re.search(r"grad|(^|\W)g(v|_|\W)|capped", text.replace("stop_gradient", ""), re.IGNORECASE))
+
+
+def _iterated(loop: ast.For, names: Collection[str]) -> ast.AST | None:
+    """What a loop takes some names from: of a zip the one list, None where it gives none of them."""
+    parts = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
+    zipped = isinstance(loop.iter, ast.Call) and chain(loop.iter.func) == "zip" and len(loop.iter.args) == len(parts)
+    given = loop.iter.args if zipped and isinstance(loop.iter, ast.Call) else [loop.iter] * len(parts)
+    for part, each in zip(parts, given, strict=True):
+        if any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(part)):
+            return each
+    return None
 
 
 def _is_block(node: ast.AST) -> bool:
