@@ -32,6 +32,7 @@ SETS = (
     "labelled_seventh",
     "labelled_eighth",
     "labelled_ninth",
+    "labelled_tenth",
 )
 LABELS = Path(__file__).parents[1] / "tests" / "parity" / "scan" / "labels"
 NEAR = 3  # lines by which a reader and the scan may name another line of one place

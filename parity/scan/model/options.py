@@ -39,7 +39,11 @@ READERS_OF_CONFIGURATIONS = {
 }
 PAGES = re.compile(r"\.md$|\.rst$|^README(\.txt)?$", re.IGNORECASE)
 SOURCES = (".py", ".pyw", ".ipynb")
-FEWEST_COMMANDS = 2  # that start a script and all give an option: its default is what none of them takes
+# Commands that start a script and all give an option: its default is what none of them takes. One of a page is an example.
+FEWEST_COMMANDS = 2
+SHELL = (".sh", ".bash")
+SET_IN_SHELL = re.compile(r"""^\s*(?:export\s+)?(\w+)=(?:"([^"$`\n]*)"|'([^'\n]*)'|([^\s"'`$;&|(]*))\s*(?:#.*)?$""")
+READ_IN_SHELL = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 # From the beginning of a path on: looked for from each of its letters, a long line without one takes minutes.
 SCRIPT = re.compile(r"((?<![\w./${}-])[\w./${}-]+\.py|-m\s+[\w.]+)\b")
 VALUE = r"[\w.+$-][\w.+$/{}-]*"
@@ -129,22 +133,23 @@ class Options:
         """Whether all command lines that start a script that leads to a module, of several, give an option."""
         option = re.compile(rf"--{re.escape(name).replace('_', '[_-]')}(?![\w-])")
         lines = [
-            line
+            (line, path)
             for path, text in self.repository.texts
             if path.suffix != ".py" and "python" in text
-            for line in _commands(text)
+            for line in _commands(path, text)
             if re.search(r"\bpython[\d.]*\b", line)
             and SCRIPT.search(line)
             and self._may_be_of(module, line, path, by_name=True)
         ]
-        return len(lines) >= FEWEST_COMMANDS and all(option.search(line) for line in lines)
+        enough = len(lines) >= FEWEST_COMMANDS or any(path.suffix in SHELL for _, path in lines)
+        return enough and all(option.search(line) for line, _ in lines)
 
     def _given(self, name: str, module: Module) -> Iterator[str]:
         """Yields what command lines and configurations give an option, as text."""
         word = re.escape(name)
         option = re.compile(rf"""--{word.replace("_", "[_-]")}(?:=|\s+|["']\s*,\s*(?=["']))?["']?({VALUE})?""")
         for path, text in self.repository.texts:
-            for line in _commands(text) if f"--{name}" in text or f"--{name.replace('_', '-')}" in text else ():
+            for line in _commands(path, text) if f"--{name}" in text or f"--{name.replace('_', '-')}" in text else ():
                 for match in option.finditer(line):
                     # A word goes on behind it: another option, or the name in a list of them.
                     if re.match(r"[\w-]", line[match.start() + 2 + len(name) :]):
@@ -265,9 +270,25 @@ def _steps(path: Path, other: Path) -> int:
     return len(path.parents) + len(other.parents) - 2 * shared
 
 
-def _commands(text: str) -> list[str]:
-    """Returns the lines of a text, those that go on in the next one joined."""
-    return re.sub(r"\\\s*(\\n[\"',\s]*)?\n", " ", text).split("\n")
+def _commands(path: Path, text: str) -> list[str]:
+    """Returns the lines of a text, those that go on in the next one joined.
+
+    Of a shell's script without comments, and with the values that it has given its variables: those that stand there as they
+    are.
+    """
+    lines = re.sub(r"\\\s*(\\n[\"',\s]*)?\n", " ", text).split("\n")
+    return list(_run_by_a_shell(lines)) if path.suffix in SHELL else lines
+
+
+def _run_by_a_shell(lines: list[str]) -> Iterator[str]:
+    known = dict[str, str]()
+    for line in lines:
+        if line.lstrip().startswith("#"):
+            continue
+        given = SET_IN_SHELL.match(line)
+        if given:
+            known[given[1]] = next((each for each in given.groups()[1:] if each is not None), "")
+        yield READ_IN_SHELL.sub(lambda read: known.get(read[1] or read[2], read[0]), line)
 
 
 def _is_in(value: object, values: list[object]) -> bool:
