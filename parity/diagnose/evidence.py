@@ -389,7 +389,7 @@ def explained(left: Array, apart: Array, size: Array) -> bool:
       apart: what differs, of that shape.
       size: the values.
     """
-    return norm(left) <= LEFT * norm(apart) + ROUNDING * norm(size)
+    return norm(left) <= LEFT * norm(apart) + ROUNDING * norm(size) < math.inf
 
 
 def share_explained(first: FirstDifference, parts: Iterable[tuple[Array, Array, Array]]) -> Explained:
@@ -423,8 +423,15 @@ def is_close(one: float, other: float, close: float = CLOSE) -> bool:
 
 
 def same_values(one: Array, other: Array, close: float = CLOSE) -> bool:
-    """Returns whether two arrays are equal but for rounding."""
-    return bool(one.shape == other.shape and norm(one - other) <= close * norm(one))
+    """Returns whether two arrays are equal but for rounding; what is not finite has to be the same, as -inf of a mask."""
+    if one.shape != other.shape:
+        return False
+    finite = np.isfinite(one)
+    if not finite.all():
+        if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
+            return False
+        one, other = one[finite], other[finite]
+    return bool(norm(one - other) <= close * norm(one))
 
 
 def same_in_order(reference: Any, candidate: Any, close: float = CLOSE) -> bool:
@@ -446,5 +453,11 @@ def reproduces(made: Array, reference: Array, candidate: Array) -> bool:
     """Returns whether an array is the candidate's: what it leaves is rounding, and small beside what differs."""
     if made.shape != candidate.shape:
         return False
+    finite = np.isfinite(candidate)
+    if not finite.all():
+        # An infinite size allows anything: of what is not finite, as -inf of a mask, nothing is measured.
+        if not np.array_equal(made[~finite], candidate[~finite], equal_nan=True):
+            return False
+        made, reference, candidate = made[finite], reference[finite], candidate[finite]
     left, apart = norm(made - candidate), norm(reference - candidate)
     return bool(left <= LEFT * apart and left <= CLOSE * norm(candidate))

@@ -155,6 +155,10 @@ ROWS: tuple[CauseInfo, ...] = (
                 "{layer} takes the {other} of each window in the candidate, the {own} in the reference",
                 _POOL,
             ),
+            "position": Wording(
+                "the candidate takes other positions of the sequences in {name}: {how}",
+                "take the position that the graph takes: of each sequence's end, of a token, or the last",
+            ),
             # tf.nn.avg_pool divides by what is inside of the image, torch by the whole window unless told: 89 % off
             # (measured).
             "padding counted": Wording(_COMPUTED_SO, "count_include_pad=False"),

@@ -148,7 +148,24 @@ def _operands(at: At) -> Iterator[Edit]:
             unused = at.run.readers[each.source] == [at.number] and _is_all_that_reads_its_data(at.run, each.source)
             here, there = origin(at.run, each), line_of(at.run, other)
             words = f"takes for {at.kind} what {here} gives", f"takes what is made at {there}"
-            yield from at.edit(made, "input_ignored" if unused else at.by("loss_function", OTHER_OPERATION), *words)
+            # What another term of the loss is made of, in the same way: that term counts twice, and this one not at all.
+            twice = at.near.of_loss and _is_made_alike(at.run, each.source, other)
+            cause = "input_ignored" if unused else "loss_term" if twice else at.by("loss_function", OTHER_OPERATION)
+            yield from at.edit(made, cause, *words)
+
+
+def _is_made_alike(run: RecomputedPass, number: int, other: int) -> bool:
+    """Whether an op, or one that another op is made of, is of the kind of another line's op: as two terms of a loss are."""
+    own = run.ops[number]
+    for _ in range(MOST_LEFT_OUT):
+        op = run.ops[other]
+        if op.kind == own.kind:
+            return None not in (op.line, own.line) and op.line != own.line
+        weighted = [each for each in op.inputs if each not in run.of_data]
+        if len(weighted) != 1:
+            return False
+        other = weighted[0]
+    return False
 
 
 def _is_all_that_reads_its_data(run: RecomputedPass, number: int) -> bool:
@@ -204,7 +221,11 @@ def exchanged(run: RecomputedPass, number: int) -> Iterator[Edit]:
                 "takes them the other way round",
             )
             gated = _gates(run, number, other) or _gates(run, other, number)
-            yield Edit(number, value, "gate_halves" if gated else "channel_order", *words, beside=((other, own),))
+            # Along the first axis they are parts of the batch.
+            whole = [run.output(each) for each in op.inputs[:1]]
+            of_batch = any(each is not None and each.shape[1:] == own.shape[1:] for each in whole)
+            name = "gate_halves" if gated else "moved_values" if of_batch else "channel_order"
+            yield Edit(number, value, name, *words, beside=((other, own),))
 
 
 def _gates(run: RecomputedPass, gate: int, gated: int) -> bool:

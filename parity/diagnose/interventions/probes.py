@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 
 from parity.diagnose.catalogue import build_cause
+from parity.diagnose.edits.edit import is_mask
 from parity.diagnose.fitting import MOST_BY_ROUNDING
 from parity.diagnose.interventions.protocol import Repeats
 from parity.judge.metrics import distance, norm
@@ -140,6 +141,11 @@ class Bench:
         return None if traced is None else traced.step(self.first.check.step).read(self.first.check.key)
 
 
+def _is_measured(value: Array) -> bool:
+    """Whether an input holds quantities: a mask chooses, by a product or not, and has no precision."""
+    return value.dtype.kind == "f" and not is_mask(value)
+
+
 def ignored_input(bench: Bench) -> Cause | None:
     """The candidate gives the same whatever an input holds, and the reference does not."""
     # What is given follows no input, and a gradient that is zero follows nothing.
@@ -235,13 +241,13 @@ def less_precision(bench: Bench) -> Cause | None:
         bench.got is None
         or not bench.got.any()
         or bench.given
-        or not any(value.dtype.kind == "f" and value.ndim > 1 for value in bench.batch.values())
+        or not any(value.ndim > 1 and _is_measured(value) for value in bench.batch.values())
     ):
         return None
 
     def nudged(batch: Tensors) -> Tensors:
         return {
-            name: value.astype(np.float64) * (1 + PROBE_STEP) if value.dtype.kind == "f" else value
+            name: value.astype(np.float64) * (1 + PROBE_STEP) if _is_measured(value) else value
             for name, value in batch.items()
         }
 

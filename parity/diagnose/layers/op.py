@@ -5,6 +5,7 @@ gives the port's numbers to rounding the cause says which; else what is proven i
 go in: then both lines are told. Single changes of the whole pass are tried in `repaired`.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -132,7 +133,9 @@ def _hands_on(op: Op) -> bool:
     assert op.output is not None
     given = np.asarray(op.output, np.float64)
     # The whole norm, since a cast rounds each value by at most 6e-8 of itself.
-    return any(x.size == given.size and norm(x.reshape(given.shape) - given) <= CAST * norm(given) for x in op.data)
+    return any(
+        x.size == given.size and norm(x.reshape(given.shape) - given) <= CAST * norm(given) < math.inf for x in op.data
+    )
 
 
 def _moved(reference: Op, candidate: Op) -> Cause | None:

@@ -1,5 +1,6 @@
 """Says what is done to the numbers that go into an op: scaled, turned, not read at all, or broadcast against each other."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -136,7 +137,7 @@ def _arranged(read: Read, own: Array, other: Array) -> Cause | None:
         return None
     text = f"so changed it is what goes into {read.layer} in the port, to rounding"
     for name, axis, made in _arrangements(own):
-        if norm(made.reshape(other.shape) - other) <= CLOSE * norm(other):
+        if norm(made.reshape(other.shape) - other) <= CLOSE * norm(other) < math.inf:
             return read.cause(name, "read", text, axis=axis)
     return None
 

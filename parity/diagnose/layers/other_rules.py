@@ -120,7 +120,7 @@ def _equal(made: Array, wanted: Array) -> bool:
     if made.size != wanted.size or made.size < FEWEST_NUMBERS or not np.isfinite(made).all():
         return False
     one, other = made.reshape(-1), np.asarray(wanted, np.float64).reshape(-1)
-    return bool(norm(one - other) <= CLOSE * norm(other))
+    return bool(norm(one - other) <= CLOSE * norm(other) < math.inf)
 
 
 def _reductions(op: Op) -> Iterator[list[Way]]:

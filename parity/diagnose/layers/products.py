@@ -149,7 +149,9 @@ def other_channels(name: str, pairs: Sequence[tuple[Array, Array]], lengths: Col
     return None
 
 
-def other_rows_of_outputs(name: str, values: Array, wanted: Array, beyond: Sequence[Array]) -> Cause | None:
+def other_rows_of_outputs(
+    name: str, values: Array, wanted: Array, beyond: Sequence[Array], length: int = 0
+) -> Cause | None:
     """Returns the cause where the candidate picks other rows of what a layer gives.
 
     Args:
@@ -157,6 +159,7 @@ def other_rows_of_outputs(name: str, values: Array, wanted: Array, beyond: Seque
       values: ``[rows, width]``, what it gives, the same on both sides to rounding.
       wanted: ``[..., width]``, the rows that the reference picks.
       beyond: outputs of the candidate that the reference never has.
+      length: of the sequences that the rows are of, one behind the other; 0 where they are of none.
     """
     if values.ndim != 2 or wanted.shape[-1:] != values.shape[1:] or values.shape[1] < FEWEST_IN_A_ROW:
         return None
@@ -168,12 +171,19 @@ def other_rows_of_outputs(name: str, values: Array, wanted: Array, beyond: Seque
         # Rows may be alike: others are picked only where they hold other numbers.
         if there is None or np.allclose(values[there], values[own], CLOSE_OUTPUT, 0.0):
             continue
-        off = np.unique(there - own)
-        how = f"each {int(off[0]):+d} rows on" if len(off) == 1 else "their indices are computed otherwise"
+        # One row of each sequence is a position in it.
+        of_each = length > 1 and all(
+            np.array_equal(each // length, np.arange(len(values) // length)) for each in (own, there)
+        )
+        cause, variant, what = ("pooling", "position", "positions") if of_each else ("other_rows", "", "rows")
+        mine, theirs = (each % length if of_each else each for each in (own, there))
+        off = np.unique(theirs - mine)
+        how = f"each {int(off[0]):+d} {what} on" if len(off) == 1 else "their indices are computed otherwise"
         return build_cause(
-            "other_rows",
-            evidence=f"{np.count_nonzero(own != there)} of {own.size} rows are others, e.g. {_shown(there)} where the "
-            f"reference takes {_shown(own)}; each is a row of what both sides have, to rounding",
+            cause,
+            variant,
+            evidence=f"{np.count_nonzero(own != there)} of {own.size} {what} are others, e.g. {_shown(theirs)} where the "
+            f"reference takes {_shown(mine)}; each is a row of what both sides have, to rounding",
             name=name,
             how=how,
         )

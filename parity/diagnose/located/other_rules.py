@@ -46,7 +46,8 @@ def cause_by_other_ways(place: Location, weights: Mapping[str, Array], flattened
     if own is not None and op.kind.startswith("Gather") and own.ndim > 1:
         for each in inputs:
             rows = each.reshape(-1, own.shape[-1]) if each.size % own.shape[-1] == 0 else each
-            cause = other_rows_of_outputs(name, rows, np.asarray(own, np.float64), beyond)
+            length = each.shape[1] if each.ndim == 3 and each.shape[2] == own.shape[-1] else 0  # [n, steps, width]
+            cause = other_rows_of_outputs(name, rows, np.asarray(own, np.float64), beyond, length)
             if cause is not None:
                 return cause
     for image in inputs if own is not None and own.ndim == 4 else []:
