@@ -18,7 +18,7 @@ from parity.trace.arrays import Array, Tensors
 
 MOST_ROUNDS = 10
 FIRST_STEP = 1e-3  # of the number that is turned: the first difference quotient is of this width
-DIGITS, WRITTEN = 4, 1e-9  # of numbers in source, and how near to one such a root comes, relative
+FEW_DIGITS, NEAR_SHORT = 4, 1e-9  # of numbers in source, and how near to one such a root comes, relative
 FEWEST_WANTED = 8  # numbers that have to become right: one number can always be met by turning another
 
 
@@ -88,7 +88,7 @@ def solved(bench: Bench, knob: Knob) -> Cause | None:
 def _is_written(number: float) -> bool:
     """Whether a number, or one over it, has few digits: 255, 0.0625, 127.5."""
     return any(
-        abs(each - float(f"{each:.{DIGITS}g}")) <= WRITTEN * abs(each)
+        abs(each - float(f"{each:.{FEW_DIGITS}g}")) <= NEAR_SHORT * abs(each)
         for each in (number, 1 / number if number else 0.0)
     )
 
