@@ -30,6 +30,7 @@ SPELLINGS = (
     ("horovod.tensorflow", "hvd"),
     ("horovod.keras", "hvd"),
 )
+NAMES_OF_LIBRARIES = ("tf.", "slim.", "keras.", "hvd.", "np.", "numpy.", "os.")  # that canonical names begin with
 
 
 def chain(node: ast.AST | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from parity.scan.model.bound import GLOBALS
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Assigned, Function, Module
-from parity.scan.model.names import chain
+from parity.scan.model.names import NAMES_OF_LIBRARIES, chain
 from parity.scan.model.options import NO_LITERAL, Options, name_of, words_for
 from parity.scan.model.repository import MOST_CANDIDATES, Repository, source_of
 
@@ -40,7 +40,6 @@ SET_ELSEWHERE = re.compile(
 CALLS_BY_NAME = re.compile(r"globals\(\)|locals\(\)|fire\.Fire|getattr\(sys\.modules")
 DECORATORS_THAT_CALL_NOTHING = ("add_arg_scope", "staticmethod", "classmethod")
 LEAVES = (ast.Return, ast.Continue, ast.Raise, ast.Break)
-NAMES_OF_LIBRARIES = ("tf.", "slim.", "keras.", "hvd.", "np.", "numpy.", "os.")
 
 
 @dataclass(eq=False)

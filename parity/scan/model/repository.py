@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from parity.scan.model.module import Assigned, Function, Module
-from parity.scan.model.names import chain
+from parity.scan.model.names import NAMES_OF_LIBRARIES, chain
 
 # Methods that many classes have: a call of one says nothing of whose it is.
 OF_MANY = frozenset(
@@ -167,7 +167,7 @@ class Repository:
         if not candidates:
             return []
         resolved = module.resolved(func)
-        if resolved.startswith(("tf.", "slim.", "keras.", "hvd.", "np.", "numpy.", "os.")):
+        if resolved.startswith(NAMES_OF_LIBRARIES):
             return []
         here = [each for each in candidates if each.module is module]
         if isinstance(func, ast.Name):
