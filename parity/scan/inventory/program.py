@@ -9,6 +9,8 @@ from typing import NamedTuple
 from parity.scan.inventory.combination import Combiner, combiner_of, combiners
 from parity.scan.inventory.loops import TowerLoop, callers, tower_loops
 from parity.scan.model.bound import lacking_imports, runs_always, unbound_names
+from parity.scan.model.calls import Calls
+from parity.scan.model.constants import Constants
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function, Module
 from parity.scan.model.options import Options
@@ -208,7 +210,8 @@ class Code:
     def reach(self) -> Reach:
         """What runs, as far as source says: towers do, whoever calls them and whatever turns them off."""
         around = {each for loop in self.loops for each in loop.module.ancestors(loop.node)}
-        return Reach(self.repository, frozenset(loop.function for loop in self.loops), around)
+        begins = frozenset(loop.function for loop in self.loops)
+        return Reach(Constants(self._calls), begins, around)
 
     @cached_property
     def reach_by_default(self) -> Reach:
@@ -221,7 +224,11 @@ class Code:
                     function.owner if function.name == "__init__" else function.name
                 ):
                     taken |= set(module.ancestors(call))
-        return Reach(repository, self.reach.begins, taken, Options(repository))
+        return Reach(Constants(self._calls, Options(repository)), self.reach.begins, taken)
+
+    @cached_property
+    def _calls(self) -> Calls:
+        return Calls(self.repository)
 
     def ends_before(self, node: ast.AST, module: Module) -> str:
         """Returns why a module cannot be run as far as it trains: what is no Python, or names that are nowhere."""

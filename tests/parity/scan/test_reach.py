@@ -4,7 +4,9 @@ import ast
 
 import pytest
 
-from parity.scan.model.reach import NO_CONSTANT, Reach
+from parity.scan.model.calls import Calls
+from parity.scan.model.constants import NO_CONSTANT, Constants
+from parity.scan.model.reach import Reach
 from parity.scan.model.repository import Repository
 from parity.scan.reading.files import source_files
 from parity.scan.scan import _read, scan
@@ -15,11 +17,11 @@ def reach_of(folder, **sources):
         (folder / f"{name}.py").write_text(f"import tensorflow as tf\n{text}\n", encoding="utf-8")
     modules, unread, _ = _read(list(source_files([folder])), [folder], None)
     assert unread == []
-    return Reach(Repository(modules))
+    return Reach(Constants(Calls(Repository(modules))))
 
 
 def why(reach, called="here"):
-    (call, module), *_ = reach.repository.calls_of(called)
+    (call, module), *_ = reach.calls.repository.calls_of(called)
     return reach.why_not(call, module)
 
 
@@ -97,8 +99,8 @@ def test_an_option_that_a_file_may_set_is_open(tmp_path):
 
 def test_values_that_are_computed_are_unknown(tmp_path):
     reach = reach_of(tmp_path, train="here(read(), -1, (1, 'a'), name)")
-    (call, module), *_ = reach.repository.calls_of("here")
-    assert [reach.value(each, module) for each in call.args] == [NO_CONSTANT, -1, (1, "a"), NO_CONSTANT]
+    (call, module), *_ = reach.calls.repository.calls_of("here")
+    assert [reach.constants.value(each, module) for each in call.args] == [NO_CONSTANT, -1, (1, "a"), NO_CONSTANT]
     assert isinstance(call, ast.Call)
 
 
