@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from parity.scan.inventory.loops import LOSS_WORDS, TowerLoop, callers
+from parity.scan.inventory.loops import LOSS_WORDS, TowerLoop
 from parity.scan.inventory.missing import what_none_does
 from parity.scan.model.module import Function, Module
 from parity.scan.model.names import chain
@@ -295,7 +295,7 @@ def combiner_of(loop: TowerLoop, known: Sequence[Combiner], repository: Reposito
     behind = [each for each in known if each.function is function and _line(each.node) >= _line(loop.node)]
     if behind:
         return behind[0]
-    scope = [function, *callers(function, repository)]
+    scope = [function, *repository.callers(function)]
     for each in scope:
         reached = {id(of_node) for of_node, _ in repository.reached(each.body, each.module, 3)}
         called = [combiner for combiner in known if id(combiner.node) in reached]
@@ -349,7 +349,7 @@ def _of_losses(loop: TowerLoop, scope: Sequence[Function], repository: Repositor
 
 def vectors_of(loop: TowerLoop, repository: Repository) -> list[Combiner]:
     """Returns where a vector of the towers' losses is differentiated as it is: the gradient is that of their sum."""
-    return list(_vectors(loop, [loop.function, *callers(loop.function, repository)], repository))
+    return list(_vectors(loop, [loop.function, *repository.callers(loop.function)], repository))
 
 
 def _vectors(loop: TowerLoop, scope: Sequence[Function], repository: Repository) -> Iterator[Combiner]:

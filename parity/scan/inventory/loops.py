@@ -439,18 +439,8 @@ def _gradients_elsewhere(found: TowerLoop, repository: Repository) -> bool:
             return True
     return any(
         isinstance(node, ast.Call) and of.resolved(node.func).rpartition(".")[2] in GRADIENT_CALLS | FITTING_CALLS
-        for caller in callers(found.function, repository)
+        for caller in repository.callers(found.function)
         for node, of in repository.reached(caller.body, caller.module, 3)
-    )
-
-
-def callers(function: Function, repository: Repository) -> Iterator[Function]:
-    """Yields the functions that call a function."""
-    if not function.name:
-        return
-    calls = [*repository.calls_of(function.name), *(repository.calls_of(function.owner) if function.owner else ())]
-    yield from dict.fromkeys(
-        repository.homes[call] for call, module in calls if function in repository.callees(call, module)
     )
 
 

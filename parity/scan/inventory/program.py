@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from parity.scan.inventory.combination import Combiner, combiner_of, combiners
-from parity.scan.inventory.loops import TowerLoop, callers, tower_loops
+from parity.scan.inventory.loops import TowerLoop, tower_loops
 from parity.scan.model.bound import lacking_imports, runs_always, unbound_names
 from parity.scan.model.calls import Calls
 from parity.scan.model.constants import Constants
@@ -116,7 +116,7 @@ class Program:
         yield from self.loop.region
         for function in self.loop.module.functions:
             yield from ((node, self.loop.module) for node in function.nodes)
-        for function in (self.loop.function, *callers(self.loop.function, self.repository)):
+        for function in (self.loop.function, *self.repository.callers(self.loop.function)):
             yield from self.repository.reached(function.body, function.module, PROGRAM_DEPTH)
 
     def used(self, *names: str) -> list[Use]:
@@ -138,7 +138,7 @@ class Program:
     def linked(self) -> list[Function]:
         """The functions that the loop's own one leads to, its callers, and what these lead to."""
         loop, repository = self.loop, self.repository
-        start = [loop.function, *callers(loop.function, repository)]
+        start = [loop.function, *repository.callers(loop.function)]
         functions = dict.fromkeys(start)
         for each in start:
             for node, _ in repository.reached(each.body, each.module, 3):
@@ -156,7 +156,7 @@ class Program:
         """Functions that a caller calls in the other branch of the `if` that leads to the loop: one GPU, or many."""
         loop, repository = self.loop, self.repository
         instead: set[Function] = set()
-        for caller in callers(loop.function, repository):
+        for caller in repository.callers(loop.function):
             for call in caller.calls:
                 if loop.function not in repository.callees(call, caller.module):
                     continue
@@ -219,7 +219,7 @@ class Code:
         repository = self.repository
         taken = set(self.reach.taken)
         for loop in self.loops:
-            for function in (loop.function, *callers(loop.function, repository)):
+            for function in (loop.function, *repository.callers(loop.function)):
                 for call, module in repository.calls_of(
                     function.owner if function.name == "__init__" else function.name
                 ):

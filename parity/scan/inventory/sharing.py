@@ -4,7 +4,6 @@ import ast
 from collections.abc import Iterator
 from itertools import chain as chained
 
-from parity.scan.inventory.loops import callers
 from parity.scan.inventory.norms import reached_by_towers
 from parity.scan.inventory.program import Program
 from parity.scan.model.imports import imported_modules
@@ -18,7 +17,7 @@ CALLED_BY_OBJECTS = ("__call__", "call", "build")  # methods of an object that m
 def shares_variables(program: Program) -> bool:
     """Whether anything that an iteration runs, or that stands around it, has variables used again."""
     loop, repository = program.loop, program.repository
-    around = [loop.function, *callers(loop.function, repository)]
+    around = [loop.function, *repository.callers(loop.function)]
     towers = reached_by_towers(program, imported_modules(loop.module, repository))
     nodes = chained(towers, ((node, each.module) for each in around for node in each.nodes))
     return any(_uses_again(node, module) for node, module in nodes)
@@ -49,7 +48,7 @@ def shares_what_is_made(node: ast.AST, module: Module, program: Program) -> bool
     loop = program.loop
     return any(
         _uses_again(inside, each.module)
-        for each in [loop.function, *callers(loop.function, program.repository)]
+        for each in [loop.function, *program.repository.callers(loop.function)]
         for inside in each.nodes
     )
 

@@ -153,6 +153,13 @@ class Repository:
             self._callees[call] = self._find(call.func, module)
         return self._callees[call]
 
+    def callers(self, function: Function) -> Iterator[Function]:
+        """Yields the functions that call a function, each once."""
+        if not function.name:
+            return
+        calls = [*self.calls_of(function.name), *(self.calls_of(function.owner) if function.owner else ())]
+        yield from dict.fromkeys(self.homes[call] for call, module in calls if function in self.callees(call, module))
+
     def meant(self, node: ast.expr, module: Module) -> list[Function]:
         """Returns the functions of the repository that a name or an attribute may stand for."""
         return self._find(node, module)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parity.scan.inventory.combination import SUMMARY, Combiner, divides_by_count, is_of_a_vector, vectors_of
 from parity.scan.inventory.facts import OPTIMIZER_NAME, clips, optimizers
-from parity.scan.inventory.loops import LOSS_WORDS, callers
+from parity.scan.inventory.loops import LOSS_WORDS
 from parity.scan.inventory.losses import divides_by_towers, scales_losses
 from parity.scan.inventory.program import Code, Program, Use
 from parity.scan.model.imports import imported_modules
@@ -97,7 +97,7 @@ def _is_divided_by_a_caller(combiner: Combiner, program: Program) -> bool:
     repository = program.repository
     return any(
         divides_by_towers(node, program) and LOSS_WORDS.search(source_of(node, 200))
-        for caller in callers(combiner.function, repository)
+        for caller in repository.callers(combiner.function)
         if combiner.kind == "sum"
         for node, module in repository.reached(caller.body, caller.module, 3)
         if not SUMMARY.search(
