@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from parity.scan.inventory.combination import Combiner, combiner_of, combiners
-from parity.scan.inventory.loops import TowerLoop, tower_loops
+from parity.scan.inventory.loops import TowerLoop
+from parity.scan.inventory.towers import tower_loops
 from parity.scan.model.bound import lacking_imports, runs_always, unbound_names
 from parity.scan.model.calls import Calls
 from parity.scan.model.constants import Constants

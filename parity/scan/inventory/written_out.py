@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from parity.scan.inventory.loops import is_device
+from parity.scan.inventory.devices import is_device
 from parity.scan.model.module import Function, Module
 from parity.scan.model.places import place_of
 from parity.scan.model.repository import Repository

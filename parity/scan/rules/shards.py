@@ -4,7 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from parity.scan.inventory.facts import shard_of
-from parity.scan.inventory.loops import TowerLoop, runs_below
+from parity.scan.inventory.kinds import runs_below
+from parity.scan.inventory.loops import TowerLoop
 from parity.scan.inventory.program import Code, Program
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.repository import source_of
