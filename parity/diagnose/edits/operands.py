@@ -149,12 +149,12 @@ def _operands(at: At) -> Iterator[Edit]:
             here, there = origin(at.run, each), line_of(at.run, other)
             words = f"takes for {at.kind} what {here} gives", f"takes what is made at {there}"
             # What another term of the loss is made of, in the same way: that term counts twice, and this one not at all.
-            twice = at.near.of_loss and _is_made_alike(at.run, each.source, other)
+            twice = at.near.of_loss and _is_of_a_like_term(at.run, each.source, other)
             cause = "input_ignored" if unused else "loss_term" if twice else at.by("loss_function", OTHER_OPERATION)
             yield from at.edit(made, cause, *words)
 
 
-def _is_made_alike(run: RecomputedPass, number: int, other: int) -> bool:
+def _is_of_a_like_term(run: RecomputedPass, number: int, other: int) -> bool:
     """Whether an op, or one that another op is made of, is of the kind of another line's op: as two terms of a loss are."""
     own = run.ops[number]
     for _ in range(MOST_LEFT_OUT):
