@@ -21,8 +21,8 @@ def behind_difference(ops: Sequence[ForwardOp], told: Collection[int], reached: 
 
     Of an op whose output does not tell, what is computed from it does: it lies behind where any of that does. A mean, or
     another reduction, may be the same though what it is taken of is not: of a product behind a norm the mean is made of
-    weights alone. So may a part be the same that is cut out. It says nothing where something else that is computed from the
-    same lies behind.
+    weights alone. So may a part be the same that is cut out, and a gradient, which of ReLUs sees no more than their sides.
+    What is right by such an op alone says nothing where something else that is computed from the same lies behind.
 
     Args:
       ops: in an order of execution.
@@ -30,20 +30,25 @@ def behind_difference(ops: Sequence[ForwardOp], told: Collection[int], reached: 
       reached: numbers of those that the other side reaches.
     """
     after = readers(ops)
-    right: set[int] = set()
+    proven: set[int] = set()
+    presumed: set[int] = set()
     wrong: set[int] = set()
     # From the end: all that is computed of an op has been judged before it.
     for number in reversed(range(len(ops))):
-        # `proving`: a right reader proves what it reads, but for a maximum or a part that is cut out; see above.
-        proving = [each for each in after[number] if each in right]
-        apart = any(each in wrong for each in after[number])
-        # A reader that uses every number of it.
-        whole = any(not reduces(ops[each]) and not picks(ops[each]) for each in proving)
-        if number in reached or whole or (proving and not apart):
-            right.add(number)
+        found = after[number]
+        apart = any(each in wrong for each in found)
+        if number in reached or any(each in proven and not _hides(ops[each]) for each in found):
+            proven.add(number)
+        elif not apart and any(each in proven or each in presumed for each in found):
+            presumed.add(number)
         elif number in told or apart:
             wrong.add(number)
     return wrong
+
+
+def _hides(op: ForwardOp) -> bool:
+    """Whether an op may give the same of other numbers."""
+    return reduces(op) or picks(op) or op.kind == "grad"
 
 
 def losses_of(ops: Sequence[ForwardOp]) -> list[int]:

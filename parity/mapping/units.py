@@ -159,7 +159,7 @@ def _gated(candidate: Sequence[Variable], reference: Forms) -> Iterator[Unit]:
             continue
         where, _, name = variable.name.rpartition(".")
         name = name.replace("weight_ih", "kernel").replace("weight_hh", "recurrent_kernel")
-        if _any(GATES[0], reference, variable):
+        if _is_spare(GATES[0], reference, variable, candidate):
             yield Unit(f"{where}.{name}", (variable,), GATES)
             continue
         for index, gate in enumerate(GRU_GATES):
@@ -176,8 +176,9 @@ def _of_attention(candidate: Sequence[Variable], reference: Forms) -> Iterator[U
         if not name.startswith("in_proj_"):
             continue
         role = name.removeprefix("in_proj_")
-        if _any("transpose" if role == "weight" else "identity", reference, variable):
-            yield Unit(variable.name, (variable,), ("transpose" if role == "weight" else "identity",))
+        whole = "transpose" if role == "weight" else "identity"
+        if _is_spare(whole, reference, variable, candidate):
+            yield Unit(variable.name, (variable,), (whole,))
             continue
         for index, what in enumerate(QUERY_KEY_VALUE):
             yield Unit(f"{where}.{what}.{role}", (variable,), ("rows",), (index, 3))
@@ -215,6 +216,17 @@ def _words(module: str) -> str:
 
 def _any(text: str, reference: Forms, *parts: Variable) -> bool:
     return any(v.kind == parts[0].kind and without_leading_ones(text, v, *parts) for v in reference)
+
+
+def _is_spare(text: str, reference: Forms, packed: Variable, candidate: Sequence[Variable]) -> bool:
+    """Whether the reference has more variables that become a packed one than other modules of the candidate need.
+
+    Where it has not, what is packed here has parts there, and that one of them is three times as wide is chance: a layer
+    behind attention of width d may well have 3 d units.
+    """
+    fit = sum(count for v, count in reference.items() if v.kind == packed.kind and without_leading_ones(text, v, packed))
+    others = [v for v in candidate if v.use not in PACKED and (v.kind, v.shape) == (packed.kind, packed.shape)]
+    return fit > len(others)
 
 
 def _reshaped(reference: Variable, part: Variable) -> Iterator[str]:
