@@ -224,7 +224,9 @@ def _is_spare(text: str, reference: Forms, packed: Variable, candidate: Sequence
     Where it has not, what is packed here has parts there, and that one of them is three times as wide is chance: a layer
     behind attention of width d may well have 3 d units.
     """
-    fit = sum(count for v, count in reference.items() if v.kind == packed.kind and without_leading_ones(text, v, packed))
+    fit = sum(
+        count for v, count in reference.items() if v.kind == packed.kind and without_leading_ones(text, v, packed)
+    )
     others = [v for v in candidate if v.use not in PACKED and (v.kind, v.shape) == (packed.kind, packed.shape)]
     return fit > len(others)
 

@@ -1,6 +1,7 @@
 """Single changes of what an op takes, and of what is done to what it gives."""
 
 from collections.abc import Iterator
+from itertools import combinations
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from parity.locate.downstream import losses_of, upstream
 from parity.locate.layouts import MOST_ALIGNED, layouts
 from parity.locate.matching import alike
 from parity.locate.rearranged import FEWEST_MOVED
+from parity.trace import ForwardOp
 from parity.trace.arrays import Array
 
 ELEMENTWISE = frozenset(["add", "sub", "mul", "div"])
@@ -221,11 +223,18 @@ def exchanged(run: RecomputedPass, number: int) -> Iterator[Edit]:
                 "takes them the other way round",
             )
             gated = _gates(run, number, other) or _gates(run, other, number)
-            # Along the first axis they are parts of the batch.
-            whole = [run.output(each) for each in op.inputs[:1]]
-            of_batch = any(each is not None and each.shape[1:] == own.shape[1:] for each in whole)
-            name = "gate_halves" if gated else "moved_values" if of_batch else "channel_order"
+            # Along the first axis they are parts of the batch; along one that is gone and was not the last, steps or fields.
+            whole = next((each for each in map(run.output, op.inputs[:1]) if each is not None), own)
+            of_batch = whole.shape[1:] == own.shape[1:]
+            of_steps = whole.ndim == own.ndim + 1 and _axis_of(op, whole.ndim) != whole.ndim - 1
+            name = "gate_halves" if gated else "moved_values" if of_batch or of_steps else "channel_order"
             yield Edit(number, value, name, *words, beside=((other, own),))
+
+
+def _axis_of(op: ForwardOp, axes: int) -> int:
+    """The axis along which an op cuts what has so many: the first one where nothing says another."""
+    found = next((op.attributes[key] for key in ("axis", "dim", "1") if isinstance(op.attributes.get(key), int)), 0)
+    return int(found) % axes
 
 
 def _gates(run: RecomputedPass, gate: int, gated: int) -> bool:
@@ -272,6 +281,9 @@ def _moved(at: At) -> Iterator[Edit]:
             for arranged in layouts(other, own.shape):
                 if not np.array_equal(arranged, own):
                     name, *words = _of_moved(at.kind, own, arranged, here, taker if masked else None)
+                    of_input = each.source is None or each.source in at.run.of_data
+                    if name == "moved_values" and of_input and _has_two_axes_exchanged(own, arranged):
+                        name, words = "transposed_input", [words[0], "takes it with two of its axes exchanged"]
                     yield from at.edit(at.instead(place, arranged), name, *words)
             if not masked:
                 yield from _moved_for_all_readers(at, each.source, other, here)
@@ -292,6 +304,15 @@ def _of_moved(kind: str, own: Array, arranged: Array, here: str, masks_for: str 
         return "transposed_product", f"takes what {here} gives for {kind} as it stands", "takes its transpose"
     words = f"takes what {here} gives for {kind} as it stands", "takes the same numbers in other places"
     return "moved_values", *words
+
+
+def _has_two_axes_exchanged(own: Array, arranged: Array) -> bool:
+    """Whether an array is another one of its shape with two axes behind the first, which counts examples, exchanged."""
+    pairs = combinations(range(1, own.ndim), 2)
+    return any(
+        own.shape[one] == own.shape[other] and np.array_equal(own.swapaxes(one, other), arranged)
+        for one, other in pairs
+    )
 
 
 def _moved_for_all_readers(at: At, source: int | None, other: Array, here: str) -> Iterator[Edit]:

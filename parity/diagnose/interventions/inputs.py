@@ -52,6 +52,13 @@ def changes_of_the_inputs(batch: Tensors, widths: Iterable[int] = ()) -> Iterato
                         f"with axis {axis} of {plain} reversed",
                         batch=only(lambda x, axis=axis: np.flip(x, axis)),  # type: ignore[misc]
                     )
+        # Labels of each pixel, of images as high as wide.
+        if value.ndim == 3 and value.dtype.kind in "iu" and value.shape[1] == value.shape[2] > 1:
+            yield Change(
+                *describe("transposed_input", "image", input=plain),
+                f"with axes 1 and 2 of {plain} exchanged",
+                batch=only(lambda x: np.swapaxes(x, 1, 2)),
+            )
         if value.dtype.kind == "f":
             for factor, text, inverse in SCALES:
                 yield Change(
