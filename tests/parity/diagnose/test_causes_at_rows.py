@@ -1,6 +1,7 @@
 """The right numbers in other places: rows of a table that are not those looked up, channels in another order."""
 
 import numpy as np
+import pytest
 
 from parity.diagnose.layers.products import other_channels, other_rows, other_rows_of_outputs
 
@@ -55,3 +56,22 @@ def test_rows_that_are_picked_of_what_a_layer_gives_are_others_to_rounding():
     assert other_rows_of_outputs("encoder", TABLE, TABLE[places], [rounded[places]]) is None
     twice = np.concatenate([TABLE, TABLE])  # a row that is there twice is the same row
     assert other_rows_of_outputs("encoder", twice, TABLE[places], [twice[places + 20]]) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "length", "name", "how"),
+    [
+        ([4, 9, 14, 19], [0, 5, 10, 15], 5, "pooling", "each -4 positions on"),
+        ([4, 9, 14, 19], [0, 6, 10, 15], 5, "pooling", "their indices are computed otherwise"),
+        ([4, 9, 14, 19], [0, 5, 10, 15], 0, "other_rows", "each -4 rows on"),
+        ([4, 9, 14, 19], [0, 1, 2, 3], 5, "other_rows", "their indices are computed otherwise"),  # all of one sequence
+        ([4, 9, 14], [0, 5, 10], 5, "other_rows", "each -4 rows on"),  # of some sequences alone
+        ([4, 9, 14, 19], [0, 5, 10, 15], 1, "other_rows", "each -4 rows on"),  # sequences of one step have one position
+    ],
+)
+def test_a_row_of_each_sequence_is_a_position_in_it(own, other, length, name, how):
+    cause = other_rows_of_outputs("encoder", TABLE, TABLE[own], [TABLE[other]], length)
+    assert cause.name == name and how in cause.title
+    if name == "pooling":
+        shown = [", ".join(str(each % length) for each in places) for places in (other, own)]
+        assert "4 of 4 positions are others" in cause.evidence and all(each in cause.evidence for each in shown)

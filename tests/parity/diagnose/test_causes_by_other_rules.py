@@ -69,6 +69,14 @@ def test_an_output_is_put_in_order_once_however_many_rules_are_tried(monkeypatch
     assert sum(each is beyond for each in ordered) == 1
 
 
+@pytest.mark.parametrize("infinite", [np.inf, -np.inf])
+def test_no_rule_gives_an_output_that_is_not_finite(infinite):
+    own = X.max(axis=1)
+    masked = np.where(own > 1.5, infinite, own)
+    assert other_way(Op("layer", [X], [own], [X.mean(axis=1)])).name == "reduction"
+    assert other_way(Op("layer", [X], [masked], [X.mean(axis=1)])) is None
+
+
 def test_few_or_equal_numbers_are_in_no_output():
     assert not is_held(np.arange(7.0), [np.arange(7.0)])
     assert is_held(np.arange(8.0), [np.arange(8.0)[::-1]])

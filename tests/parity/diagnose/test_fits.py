@@ -64,6 +64,38 @@ def test_what_counts_as_the_same_is_so_to_rounding_in_the_same_shape_or_order():
     assert not reproduces(Y * (1 + 1e-12), Y * (1 + 1e-10), Y), "not small beside what differs"
 
 
+MASKED = np.where(X > 1.0, -np.inf, X)
+
+
+@pytest.mark.parametrize("infinite", [np.inf, -np.inf])
+def test_an_infinite_size_explains_nothing(infinite):
+    ones = np.ones(4)
+    size = np.array([1.0, 1.0, 1.0, infinite])
+    assert explained(1e-15 * ones, 0 * ones, ones) and not explained(1e-15 * ones, 0 * ones, size)
+    assert not explained(ones, size, ones) and not explained(size, size, size)
+
+
+def test_the_same_infinities_in_the_same_places_are_the_same_and_the_rest_is_measured():
+    assert same_values(MASKED, MASKED.copy()) and same_values(MASKED, MASKED * (1 + 0.9e-9))
+    assert not same_values(MASKED, MASKED * (1 + 1.1e-9)) and not same_values(MASKED, -MASKED)
+    assert (
+        not same_values(MASKED, X)
+        and not same_values(X, MASKED)
+        and not same_values(MASKED, np.where(X > 1, np.inf, X))
+    )
+    assert not same_values(MASKED, np.roll(MASKED, 1, 0)), "as many in other places"
+    holes = np.where(X > 1.0, np.nan, X)
+    assert same_values(holes, holes.copy()) and not same_values(holes, MASKED)
+
+
+def test_what_is_not_finite_is_reproduced_as_it_is_and_the_rest_beside_what_differs():
+    wanted = np.where(X > 1.0, -np.inf, Y)
+    assert reproduces(wanted.copy(), MASKED, wanted) and reproduces(wanted * (1 + 1e-12), MASKED, wanted)
+    assert not reproduces(wanted * (1 + 1e-8), MASKED, wanted) and not reproduces(MASKED, MASKED, wanted)
+    assert not reproduces(Y, MASKED, wanted) and not reproduces(-wanted, MASKED, wanted)
+    assert not reproduces(wanted, MASKED, Y), "the candidate masks nothing"
+
+
 @pytest.mark.parametrize(
     ("factor", "others", "name"),
     [

@@ -10,7 +10,7 @@ from parity.locate import matching as reached
 from parity.locate.declared import shows
 from parity.locate.layouts import align, layouts, same_in_some_layout
 from parity.locate.located import Located
-from parity.locate.matching import Pass, alike, partners, tolerance_for, tolerances_for
+from parity.locate.matching import Pass, alike, partners, reach, tolerance_for, tolerances_for, without_fill
 from parity.trace import ForwardOp, LaidOut, Operand, SourceLine
 
 MAPPING = {
@@ -190,6 +190,42 @@ def test_an_infinity_is_as_near_as_itself_to_nothing_else():
 def test_a_masked_score_of_minus_a_billion_does_not_hide_the_others():
     values = np.array([-1e9, -1e9, 0.3, 0.7, 0.9])
     assert not alike(values, values + np.array([0, 0, 1e-6, 0, 0]), 1e-10)
+
+
+SCORES = np.random.default_rng(4).normal(size=(2, 3, 5))
+UNSEEN = np.broadcast_to([[False, False, True, True, True]], (2, 3, 5))
+MASKED = {
+    "-1e9 added": SCORES - 1e9 * UNSEEN,
+    "-1e4 filled in": np.where(UNSEEN, -1e4, SCORES),
+    "-inf filled in": np.where(UNSEEN, -np.inf, SCORES),
+}
+
+
+@pytest.mark.parametrize("one", MASKED)
+@pytest.mark.parametrize("other", MASKED)
+def test_scores_are_one_output_whatever_a_mask_fills_in(one, other):
+    np.testing.assert_array_equal(without_fill(MASKED[one]), MASKED["-inf filled in"])
+    reference, candidate = (made(("s", "op", [], [], MASKED[each])) for each in (one, other))
+    assert reach(reference, candidate).reference == {0: 0}
+    elsewhere = np.where(UNSEEN, MASKED[other], 1.001 * SCORES)
+    assert reach(reference, made(("s", "op", [], [], elsewhere))).reference == {}
+
+
+@pytest.mark.parametrize(
+    ("fill", "largest", "filled"),
+    [(-1e3, 1.0, True), (-999.0, 1.0, False), (-1e4, 999.0, True), (-1e4, 1001.0, False), (1e9, 1.0, False)],
+)
+def test_a_fill_is_a_thousand_below_0_and_ten_times_as_far_as_all_others(fill, largest, filled):
+    values = np.array([[0.5, -largest, 0.25], [0.125, fill, 1.0]])
+    expected = [values[0], [0.125, -np.inf, 1.0]] if filled else values
+    np.testing.assert_array_equal(without_fill(values), expected)
+
+
+@pytest.mark.parametrize(
+    "value", [-(SCORES**2), np.full(4, -1e9), np.array([-1e9, np.nan]), np.array([-(10**9), 1]), np.zeros((0, 3))]
+)
+def test_what_holds_no_fill_beside_other_numbers_is_left_as_it_is(value):
+    assert without_fill(value) is value
 
 
 def test_a_small_difference_of_the_loss_is_looked_for_with_a_small_tolerance():

@@ -60,11 +60,29 @@ def test_the_loss_is_the_op_that_is_marked_or_the_last_number_or_the_last_op():
         ("slice", {0, 1, 2, 3, 4}, {1}, {0, 2, 3, 4}),
         ("op", {0, 1, 2, 3, 4}, {1}, {2, 3, 4}),  # but what uses every number does
         ("Mean", {0, 1, 2, 3, 4}, {1, 2}, {3, 4}),  # and so does a mean without such a sibling
+        ("grad", {0, 1, 2, 3, 4}, {1}, {0, 2, 3, 4}),  # a gradient proves no more than a mean
+        ("grad", {0, 1, 2, 3, 4}, {1, 2}, {3, 4}),
     ],
 )
 def test_what_lies_behind_a_difference_is_followed_back_from_what_is_right(kind, told, reached, behind):
     ops = [DIAMOND[0], DIAMOND[1]._replace(kind=kind), *DIAMOND[2:]]
     assert behind_difference(ops, told, reached) == behind
+
+
+@pytest.mark.parametrize("kind", ["grad", "Mean", "slice"])
+@pytest.mark.parametrize("between", [1, 2, 3])
+def test_what_hides_numbers_proves_nothing_through_several_ops_where_something_else_is_wrong(kind, between):
+    chain = [([at],) for at in range(between)]
+    ops = graph(([],), *chain, ([between], kind), ([0],), ([between + 2],))
+    everything, hiding = set(range(len(ops))), between + 1
+    wrong = {between + 2, between + 3}
+    assert behind_difference(ops, everything, {hiding}) == {0} | wrong
+    assert behind_difference(ops[: hiding + 1], everything, {hiding}) == set(), "nothing else is computed from it"
+    # Behind what uses every number the same chain is proven, and all that it is made of.
+    assert (
+        behind_difference([*ops[:hiding], ops[hiding]._replace(kind="op"), *ops[hiding + 1 :]], everything, {hiding})
+        == wrong
+    )
 
 
 @pytest.mark.parametrize(
