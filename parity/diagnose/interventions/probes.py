@@ -9,6 +9,7 @@ import numpy as np
 
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.edits.edit import is_mask
+from parity.diagnose.evidence import ROUNDING
 from parity.diagnose.fitting import MOST_BY_ROUNDING
 from parity.diagnose.interventions.protocol import Repeats
 from parity.judge.metrics import distance, norm
@@ -98,14 +99,22 @@ class Bench:
         return got if got is not None and np.isfinite(got).all() else None
 
     def losses_right_with(self, batch: Callable[[Tensors], Tensors], state: Callable[[Tensors], Tensors]) -> bool:
-        """Whether the candidate gives the reference's losses with one thing changed, to a millionth of what differs."""
+        """Whether the candidate gives the reference's losses with one thing changed.
+
+        To a millionth of what differs; to rounding where nothing does, as in a loss that is made of something else, or where
+        the candidate's own is not finite.
+        """
         step = self.first.check.step
         traced = self.recorder.repeat(step, batch, lambda before: {**state(before), **self.given})
         made, own, wanted = traced.step(traced.step_numbers[-1]), self.candidate.step(step), self.reference.step(step)
         for name in wanted.names("loss"):
             found = [self.join.read(parse_key(name), file) for file in (made, own)]
             values = [np.asarray(each, np.float64) for each in (wanted.read(name), *found) if each is not None]
-            if len(values) < 3 or distance(values[0], values[1]) > LEFT_OF_LOSSES * distance(values[0], values[2]):
+            if len(values) < 3:
+                return False
+            left, difference = (distance(values[0], each) for each in values[1:])
+            # Turned round: of NaN every comparison is False.
+            if not left <= LEFT_OF_LOSSES * (difference if difference < inf else 0.0) + ROUNDING * norm(values[0]):
                 return False
         return True
 

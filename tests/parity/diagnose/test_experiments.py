@@ -85,6 +85,22 @@ class Sides:
         return find_by_experiment(bench.first, self, JOIN, bench.reference, bench.candidate)
 
 
+class WithLosses(Sides):
+    """Both sides with a loss each, functions of a batch, besides the layer."""
+
+    def __init__(self, *sides, losses):
+        super().__init__(*sides)
+        self.losses = losses
+
+    def repeat(self, step, batch, state, twice=False, *, ahead=None):
+        made = super().repeat(step, batch, state, twice, ahead=ahead).step(step)
+        return trace({**made, **{text: port(batch(self.batch(step))) for text, (_, port) in self.losses.items()}})
+
+    def repeat_reference(self, step, updates=None, batch=lambda batch: batch):
+        made = super().repeat_reference(step, updates, batch).step(step)
+        return trace({**made, **{text: own(batch(self.batch(step))) for text, (own, _) in self.losses.items()}})
+
+
 def layer(x):
     return np.tanh(np.asarray(x, np.float64).reshape(len(x), -1) @ V)
 
@@ -196,6 +212,32 @@ def test_only_axes_of_one_size_are_exchanged_and_only_such_of_several_places_rev
     assert len(tried(np.zeros((2, 2), int))) == 3
 
 
+@pytest.mark.parametrize(
+    ("shape", "kind", "exchanged"),
+    [
+        ((2, 4, 4), int, True),
+        ((2, 4, 4), np.uint8, True),
+        ((2, 4, 5), int, False),
+        ((2, 1, 1), int, False),
+        ((2, 4, 4), bool, False),
+        ((4, 4), int, False),
+    ],
+)
+def test_height_and_width_of_labels_of_each_pixel_are_exchanged(shape, kind, exchanged):
+    labels = RANDOM.integers(0, 9, shape).astype(kind)
+    found = [each for each in changes_of_the_inputs({"feed/label": labels}) if each.name == "transposed_input"]
+    assert [each.what for each in found] == (["with axes 1 and 2 of label exchanged"] if exchanged else [])
+    for each in found:
+        made = each.batch({"feed/label": labels, "feed/x": X})
+        assert np.array_equal(made["feed/label"], labels.swapaxes(1, 2)) and made["feed/x"] is X
+
+
+def test_a_port_that_exchanges_the_axes_of_its_labels_is_named():
+    labels = RANDOM.integers(0, 7, (6, 3, 3))
+    (cause,) = of_inputs("feed/label", labels, lambda x: x.swapaxes(1, 2), lambda x: TABLE[x])
+    assert (cause.name, cause.title) == ("transposed_input", "the port exchanges height and width of label")
+
+
 def test_a_flatten_in_another_order_is_undone_in_the_weight_behind_it():
     weight = RANDOM.normal(size=(5, 24))
     image = RANDOM.normal(size=(6, 2, 3, 4))  # height, width, channels
@@ -278,6 +320,57 @@ def test_a_factor_is_found_in_ten_steps_of_two_at_most(factor, solved_for):
             f"with x times {1 / factor:g}, the candidate gives the reference's act/0/hidden"
         )
         np.testing.assert_allclose(cause.change.batch({"feed/x": X})["feed/x"], X / factor)
+
+
+def cosines(batch):
+    return np.cos(batch["feed/x"]).sum()
+
+
+@pytest.mark.parametrize(("factor", "written"), [(0.75, True), (1 / 0.75, True), (0.7311, True), (0.73112, False)])
+@pytest.mark.parametrize(
+    ("losses", "right"),
+    [
+        ({"loss/0": (cosines, lambda b, f: cosines({"feed/x": f * b["feed/x"]}))}, True),
+        ({"loss/0": (cosines, lambda b, f: cosines({"feed/x": f * b["feed/x"]}) + 0.125)}, False),
+        ({"loss/0": (cosines, lambda b, f: np.nan)}, False),
+        ({"loss/0": (cosines, lambda b, f: np.inf)}, False),
+        # A loss that the layer does not go into is the same to rounding.
+        ({"loss/0": (lambda b: 3.0, lambda b, f: 3.0 * (1 + 4e-16))}, True),
+        ({}, True),
+    ],
+)
+def test_a_factor_that_nobody_would_write_has_to_put_the_losses_right(losses, right, factor, written):
+    made = {text: (own, lambda b, port=port: port(b, factor)) for text, (own, port) in losses.items()}
+    of_layer = lambda b: np.tanh(b["feed/x"] @ W), lambda b, s: np.tanh(factor * b["feed/x"] @ W)
+    sides = WithLosses(*of_layer, {"feed/x": X}, losses=made)
+    bench = sides.bench()
+    cause = solved(bench, next(knobs(bench)))
+    assert (cause is not None) == (written or right)
+    assert cause is None or cause.title == f"the port multiplies x by {factor:.6g}"
+
+
+@pytest.mark.parametrize(("left", "right"), [(0.9e-6, True), (1.1e-6, False)])
+def test_losses_are_right_to_a_millionth_of_what_differs(left, right):
+    losses = {
+        "loss/0": (lambda b: 3.0, lambda b: 3.0 + (1.0 if b["feed/x"] is X else left)),
+        "loss/1": (lambda b: 2.0, lambda b: 2.0),
+        "loss/2": (lambda b: 1.0, lambda b: np.inf if b["feed/x"] is X else 1.0),
+    }
+    sides = WithLosses(lambda b: b["feed/x"] @ W, lambda b, s: 2 * b["feed/x"] @ W, {"feed/x": X}, losses=losses)
+    assert sides.bench().losses_right_with(lambda b: {"feed/x": X / 2}, lambda s: s) is right
+
+
+MASK = np.where(X > 0, 1.0, 0.0)
+
+
+def test_a_mask_is_not_scaled_or_shifted():
+    sides = Sides(lambda b: b["feed/x"], lambda b, s: 2 * b["feed/x"], {"feed/mask": MASK, "feed/x": X})
+    found = list(knobs(sides.bench()))
+    assert [knob.name for knob in found] == ["input_scale", "input_shift"] and "x times" in found[0].what(1.0)
+    scaled = Sides(lambda b: b["feed/mask"] * X, lambda b, s: 0.73 * b["feed/mask"] * X, {"feed/mask": MASK})
+    assert list(knobs(scaled.bench())) == []
+    shares = Sides(lambda b: b["feed/x"], lambda b, s: 2 * b["feed/x"], {"feed/x": MASK + 1})
+    assert len(list(knobs(shares.bench()))) == 2, "of two numbers, but none of them 0"
 
 
 SQUARE = {name: RANDOM.normal(size=size) for name, size in {"a": (4, 4), "b": (4, 4), "c": (3, 4)}.items()}
@@ -419,6 +512,19 @@ def test_no_precision_is_told_where_nothing_follows_the_inputs_or_the_port_does(
     assert less_precision(zero.bench()) is None
     indices = Sides(lambda b: np.tanh(X @ W), lambda b, s: stays, {"feed/words": WORDS})
     assert less_precision(indices.bench()) is None
+
+
+def test_a_mask_is_not_nudged_and_hides_no_narrow_format():
+    def port(batch, state):
+        return np.tanh(batch["feed/x"].astype(np.float32) @ W.astype(np.float32)) * batch["feed/mask"][:, :3]
+
+    batch = {"feed/x": X, "feed/mask": MASK}
+    sides = Sides(lambda b: np.tanh(b["feed/x"] @ W) * b["feed/mask"][:, :3], port, batch)
+    assert "float32" in less_precision(sides.bench()).title
+    # What follows nothing but a mask, in a port that does not: no precision is to be seen by it.
+    stays = np.tanh(X @ W) * MASK[:, :3] * (1 + 1e-6)
+    alone = Sides(lambda b: np.tanh(X @ W) * b["feed/mask"][:, :3], lambda b, s: stays, {"feed/mask": MASK})
+    assert less_precision(alone.bench()) is None
 
 
 def statistics(port_policy, own="first", towers=2):
