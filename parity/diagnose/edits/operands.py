@@ -1,7 +1,7 @@
 """Single changes of what an op takes, and of what is done to what it gives."""
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 
@@ -224,11 +224,19 @@ def exchanged(run: RecomputedPass, number: int) -> Iterator[Edit]:
             )
             gated = _gates(run, number, other) or _gates(run, other, number)
             # Along the first axis they are parts of the batch; along one that is gone and was not the last, steps or fields.
-            whole = next((each for each in map(run.output, op.inputs[:1]) if each is not None), own)
-            of_batch = whole.shape[1:] == own.shape[1:]
+            whole = _divided(run, number, own)
+            # Weights, as a bias of all gates, have no batch.
+            of_batch = whole.shape[1:] == own.shape[1:] and (bool(op.inputs) or not op.weights)
             of_steps = whole.ndim == own.ndim + 1 and _axis_of(op, whole.ndim) != whole.ndim - 1
             name = "gate_halves" if gated else "moved_values" if of_batch or of_steps else "channel_order"
             yield Edit(number, value, name, *words, beside=((other, own),))
+
+
+def _divided(run: RecomputedPass, number: int, part: Array) -> Array:
+    """What an op divides into parts, be it another op's output or an input; the part where that is not known."""
+    made = (run.output(each) for each in run.ops[number].inputs[:1])
+    read = (each.value for each in run.takes(number) or () if each.source is None and each.value.size > part.size)
+    return next((each for each in chain(made, read) if each is not None), part)
 
 
 def _axis_of(op: ForwardOp, axes: int) -> int:
@@ -310,8 +318,7 @@ def _has_two_axes_exchanged(own: Array, arranged: Array) -> bool:
     """Whether an array is another one of its shape with two axes behind the first, which counts examples, exchanged."""
     pairs = combinations(range(1, own.ndim), 2)
     return any(
-        own.shape[one] == own.shape[other] and np.array_equal(own.swapaxes(one, other), arranged)
-        for one, other in pairs
+        own.shape[one] == own.shape[other] and alike(own.swapaxes(one, other), arranged, CLOSE) for one, other in pairs
     )
 
 

@@ -217,6 +217,52 @@ def test_parts_of_which_one_opens_a_gate_for_the_other_are_halves_of_a_gated_uni
         assert [each.name for each in exchanged(RecomputedPass(side), number)] == [name]
 
 
+GRID = RANDOM.normal(size=(6, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes", "parts", "name"),
+    [
+        ("Split", {}, [GRID[:3], GRID[3:]], "moved_values"),
+        ("Unpack", {"axis": 0}, [GRID[0], GRID[1]], "moved_values"),
+        ("Unpack", {"axis": 1}, [GRID[:, 0], GRID[:, 1]], "moved_values"),
+        ("unbind", {"1": 1}, [GRID[:, 0], GRID[:, 1]], "moved_values"),
+        ("unbind", {"dim": -2}, [GRID[:, 0], GRID[:, 1]], "moved_values"),
+        ("unbind", {}, [GRID[0], GRID[1]], "moved_values"),
+        ("Split", {}, [GRID[..., :2], GRID[..., 2:]], "channel_order"),
+        ("Unpack", {"axis": 2}, [GRID[..., 0], GRID[..., 1]], "channel_order"),
+        ("unbind", {"1": -1}, [GRID[..., 0], GRID[..., 1]], "channel_order"),
+        ("unbind", {"dim": 2}, [GRID[..., 0], GRID[..., 1]], "channel_order"),
+    ],
+)
+def test_parts_are_of_the_batch_or_steps_or_fields_or_channels_by_the_axis_that_is_cut(kind, attributes, parts, name):
+    whole = passed(("Relu", [GRID], GRID), *((kind, [0], part, attributes) for part in parts))
+    line = whole.ops[1].line
+    side = whole._replace(ops=[op._replace(line=line) if op.inputs else op for op in whole.ops])
+    assert [each.name for each in exchanged(RecomputedPass(side), 1)] == [name]
+
+
+@pytest.mark.parametrize(
+    ("read", "parts", "name"),
+    [
+        (GRID, [GRID[:3], GRID[3:]], "moved_values"),
+        (GRID, [GRID[..., :2], GRID[..., 2:]], "channel_order"),
+        (X[:, 0], [X[:3, 0], X[3:, 0]], "moved_values"),
+    ],
+)
+def test_parts_of_an_input_are_told_by_the_axis_that_is_cut_too(read, parts, name):
+    whole = passed(*(("Split", [read], part) for part in parts))
+    side = whole._replace(ops=[op._replace(line=whole.ops[0].line, weights=[]) for op in whole.ops])
+    assert [each.name for each in exchanged(RecomputedPass(side), 0)] == [name]
+
+
+def test_parts_of_a_vector_of_weights_are_channels():
+    bias = RANDOM.normal(size=8)
+    whole = passed(("Split", [bias], bias[:4]), ("Split", [bias], bias[4:]))
+    side = whole._replace(ops=[op._replace(line=whole.ops[0].line) for op in whole.ops])
+    assert [each.name for each in exchanged(RecomputedPass(side), 0)] == ["channel_order"]
+
+
 def test_two_parts_of_one_call_are_exchanged_with_each_other():
     side = cut(H[:, :2], H[:, 2:])
     (found,) = exchanged(RecomputedPass(side), 2)
@@ -265,6 +311,95 @@ def test_a_matrix_that_goes_in_transposed_is_told_as_that():
     wide = passed(FED, ("Mul", [0, X], H * X))
     found = changes(moved_edits, wide, 1, fed=[("mul", H[::-1])])
     assert {each.name for each in found} == {"moved_values"}, "no matrix whose transpose would fit in its place"
+
+
+@pytest.mark.parametrize(("off", "name"), [(0.9e-9, "transposed_product"), (1.0, None)])
+def test_a_constant_that_each_side_computed_is_transposed_to_rounding(off, name):
+    own = np.cos(X[:4])
+    side = passed(("Cos", [X[:4]], own), ("Mul", [0, W], own * W))
+    side = of_weights(side._replace(ops=[side.ops[0]._replace(weights=[]), *side.ops[1:]]), 1)
+    other = own.T * (1 + off * np.linspace(-1, 1, 4))
+    names = {each.name for each in changes(moved_edits, side, 1, fed=[("mul", other)])}
+    assert ("transposed_product" in names) is (name is not None)
+
+
+IMAGES = RANDOM.normal(size=(2, 3, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("other", "of_data", "name"),
+    [
+        (IMAGES.swapaxes(1, 2), True, "transposed_input"),
+        (IMAGES.swapaxes(1, 2) * (1 + 1e-15), True, "transposed_input"),  # each side divides by 255 in its own way
+        (IMAGES.swapaxes(1, 2), False, "moved_values"),  # what layers give is no input
+        (IMAGES[:, ::-1], True, "moved_values"),
+        (IMAGES[::-1], True, "moved_values"),
+    ],
+)
+def test_an_input_with_two_axes_exchanged_is_told_as_that(other, of_data, name):
+    kernel = RANDOM.normal(size=(2, 3, 3, 4))
+    side = passed(("Cast", [IMAGES], IMAGES), ("Mul", [0, kernel], IMAGES * kernel))
+    if of_data:
+        side = side._replace(ops=[side.ops[0]._replace(weights=[]), side.ops[1]._replace(weights=["w"])])
+    found = [each for each in changes(moved_edits, side, 1, fed=[("mul", other)]) if each.value is not None]
+    (own,) = [each for each in found if np.allclose(each.value, other * kernel)]
+    assert own.name == name
+    assert (own.changed == "takes it with two of its axes exchanged") is (name == "transposed_input")
+
+
+def of_a_factor(side, number, factor):
+    (found,) = [
+        each
+        for each in followed(RecomputedPass(side), number, NOTHING._replace(numbers=[factor]))
+        if each.changed == f"multiplies it by {factor:g}"
+    ]
+    return found.name
+
+
+def test_a_factor_of_the_whole_loss_is_one_of_the_gradients_and_of_a_term_one_of_that_term():
+    one, other = (H**2).mean(), (Y**2).mean()
+    terms = passed(
+        FED,
+        ("Square", [0], H**2),
+        ("Mean", [1], one),
+        ("L2Loss", [Y], other),
+        ("AddV2", [2, 3], one + other),
+    )
+    assert of_a_factor(terms, 4, 0.5) == "gradient_factor" and of_a_factor(terms, 4, -1.0) == "sign"
+    assert of_a_factor(terms, 2, 0.5) == of_a_factor(terms, 3, -1.0) == of_a_factor(terms, 2, -1.0) == "loss_term"
+    # A regularisation of 0 is added behind it.
+    nothing = passed(*CHAIN[:2], ("Mean", [1], one), ("AddV2", [2, 0.0], one + 0.0))
+    assert of_a_factor(nothing, 2, 3.0) == "gradient_factor" and of_a_factor(nothing, 2, -1.0) == "sign"
+    assert of_a_factor(nothing, 1, 3.0) == "loss_term", "what is averaged is not the loss itself"
+
+
+@pytest.mark.parametrize(("of_loss", "name"), [(True, "loss_term"), (False, "other_operation")])
+def test_a_term_that_is_taken_twice_stands_for_another_one(of_loss, name):
+    one, other = np.abs(H), np.abs(Y @ W)
+    side = passed(
+        FED,
+        ("MatMul", [Y, W], Y @ W),
+        ("Abs", [0], one),
+        ("Abs", [1], other),
+        ("Mul", [3, 0.5], 0.5 * other),
+        ("AddV2", [2, 4], one + 0.5 * other),
+    )
+
+    def names(at, choice, ops=side.ops):
+        return [
+            each.name for each in changes(operand_edits, side._replace(ops=ops), at, choices=[choice], of_loss=of_loss)
+        ]
+
+    otherwise = "loss_function" if of_loss else "other_operation"
+    assert names(4, 2) == [name], "the first term in place of the second, before its weight"
+    assert names(5, 4) == [name], "the second, with its weight, in place of the first"
+    assert otherwise in names(4, 0), "what a term is made of is no term"
+    square = [*side.ops[:3], side.ops[3]._replace(kind="Square"), *side.ops[4:]]
+    assert names(4, 2, square) == [otherwise], "another function"
+    of_one_line = [*side.ops[:3], side.ops[3]._replace(line=side.ops[2].line), *side.ops[4:]]
+    assert names(4, 2, of_one_line) == [otherwise], "one call"
+    unknown = [*side.ops[:3], side.ops[3]._replace(line=None), *side.ops[4:]]
+    assert names(4, 2, unknown) == [otherwise]
 
 
 MASK = np.array([[0.0, 1.0, 1.0, 0.0]] * 6) * (X > -9)
