@@ -48,10 +48,10 @@ def added(seen):
     )
 
 
-def filled(seen, scores=SCORES):
+def filled(seen, scores=SCORES, function=softmax):
     """As ports do: scores of what is not seen are replaced."""
     hidden = np.where(seen > 0, scores, -1e9)
-    shares = softmax(hidden)
+    shares = function(hidden)
     return passed(
         ("linear", [X, W], H),
         ("matmul", [0, H.transpose(0, 2, 1)], scores),
@@ -90,3 +90,28 @@ def test_a_mask_along_the_other_axis_of_two_is_another_mask():
     named = cause(added(along_keys), filled(along_queries))
     assert named.name == "mask" and "other places" in named.title
     assert cause(added(along_keys), filled(along_keys)) is None
+
+
+KEYS = np.broadcast_to(np.array([[1.0, 1, 1, 0, 0], [1, 1, 1, 1, 0]])[:, None, :], (2, 5, 5))
+
+
+def test_a_mask_in_front_of_where_the_passes_part_is_named():
+    """Of symmetric scores the same numbers are left by either axis: the passes part at the softmax behind both masks."""
+    one, other = of_data(added(KEYS)), of_data(filled(KEYS.swapaxes(1, 2)))
+    place = locate(one, other, {"w": ["w"]}, {"w": (4, 4)})
+    kinds = [side.ops[at].kind for side, at in zip(place.passes, place.parting[:2], strict=True)]
+    assert kinds == ["Softmax", "softmax"]
+    named = cause_of_mask(place)
+    assert named.name == "mask" and "20 of 50" in named.title
+
+
+@pytest.mark.parametrize("seen", [KEYS, KEYS.swapaxes(1, 2)])
+def test_a_mask_in_front_of_where_the_passes_part_that_explains_nothing_is_not_named(seen):
+    """The same mask, and another one in front of another function."""
+    other = filled(seen, function=lambda x: softmax(x / 2))
+    place = locate(of_data(added(KEYS)), of_data(other), {"w": ["w"]}, {"w": (4, 4)})
+    assert [side.ops[at].kind for side, at in zip(place.passes, place.parting[:2], strict=True)] == [
+        "Softmax",
+        "softmax",
+    ]
+    assert cause_of_mask(place) is None
