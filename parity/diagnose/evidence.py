@@ -414,7 +414,7 @@ def explained_together(parts: Iterable[tuple[Array, Array, Array]]) -> bool:
     """
     told = [(other - made, other - one, one) for made, other, one in parts]
     left, apart, size = (np.sqrt(sum(norm(each[place]) ** 2 for each in told)) for place in range(3))
-    return bool(left <= LEFT * apart + ROUNDING * size)
+    return bool(left <= LEFT * apart + ROUNDING * size < math.inf)
 
 
 def is_close(one: float, other: float, close: float = CLOSE) -> bool:

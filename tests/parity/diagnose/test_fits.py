@@ -73,6 +73,7 @@ def test_an_infinite_size_explains_nothing(infinite):
     size = np.array([1.0, 1.0, 1.0, infinite])
     assert explained(1e-15 * ones, 0 * ones, ones) and not explained(1e-15 * ones, 0 * ones, size)
     assert not explained(ones, size, ones) and not explained(size, size, size)
+    assert explained_together([(ones, ones, ones)]) and not explained_together([(ones, ones, ones), (ones, ones, size)])
 
 
 def test_the_same_infinities_in_the_same_places_are_the_same_and_the_rest_is_measured():
