@@ -66,7 +66,6 @@ def test_rows_that_are_picked_of_what_a_layer_gives_are_others_to_rounding():
         ([4, 9, 14, 19], [0, 5, 10, 15], 0, "other_rows", "each -4 rows on"),
         ([4, 9, 14, 19], [0, 1, 2, 3], 5, "other_rows", "their indices are computed otherwise"),  # all of one sequence
         ([4, 9, 14], [0, 5, 10], 5, "other_rows", "each -4 rows on"),  # of some sequences alone
-        ([4, 9, 14, 19], [0, 5, 10, 15], 1, "other_rows", "each -4 rows on"),  # sequences of one step have one position
     ],
 )
 def test_a_row_of_each_sequence_is_a_position_in_it(own, other, length, name, how):

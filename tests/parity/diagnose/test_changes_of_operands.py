@@ -323,7 +323,7 @@ def test_a_constant_that_each_side_computed_is_transposed_to_rounding(off, name)
     assert ("transposed_product" in names) is (name is not None)
 
 
-IMAGES = RANDOM.normal(size=(2, 3, 3, 4))
+IMAGES, EXAMPLES = RANDOM.normal(size=(2, 3, 3, 4)), RANDOM.normal(size=(3, 3, 5))
 
 
 @pytest.mark.parametrize(
@@ -334,17 +334,19 @@ IMAGES = RANDOM.normal(size=(2, 3, 3, 4))
         (IMAGES.swapaxes(1, 2), False, "moved_values"),  # what layers give is no input
         (IMAGES[:, ::-1], True, "moved_values"),
         (IMAGES[::-1], True, "moved_values"),
+        (EXAMPLES.swapaxes(0, 1), True, "moved_values"),  # the first axis counts examples
     ],
 )
 def test_an_input_with_two_axes_exchanged_is_told_as_that(other, of_data, name):
-    kernel = RANDOM.normal(size=(2, 3, 3, 4))
-    side = passed(("Cast", [IMAGES], IMAGES), ("Mul", [0, kernel], IMAGES * kernel))
+    own = IMAGES if other.shape == IMAGES.shape else EXAMPLES
+    kernel = RANDOM.normal(size=own.shape)
+    side = passed(("Cast", [own], own), ("Mul", [0, kernel], own * kernel))
     if of_data:
         side = side._replace(ops=[side.ops[0]._replace(weights=[]), side.ops[1]._replace(weights=["w"])])
     found = [each for each in changes(moved_edits, side, 1, fed=[("mul", other)]) if each.value is not None]
-    (own,) = [each for each in found if np.allclose(each.value, other * kernel)]
-    assert own.name == name
-    assert (own.changed == "takes it with two of its axes exchanged") is (name == "transposed_input")
+    (edit,) = [each for each in found if np.allclose(each.value, other * kernel)]
+    assert edit.name == name
+    assert (edit.changed == "takes it with two of its axes exchanged") is (name == "transposed_input")
 
 
 def of_a_factor(side, number, factor):
