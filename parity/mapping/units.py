@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
-from parity.mapping.fits import PACKED, becomes, fits_but_for_ones, fits_with, without_leading_ones
+from parity.mapping.fits import PACKED, becomes, fits, fits_but_for_ones, fits_with, without_leading_ones
 from parity.mapping.transforms import parse_transform
 from parity.mapping.variables import Variable
 from parity.trace.arrays import Array
@@ -224,11 +224,12 @@ def _is_spare(text: str, reference: Forms, packed: Variable, candidate: Sequence
     Where it has not, what is packed here has parts there, and that one of them is three times as wide is chance: a layer
     behind attention of width d may well have 3 d units.
     """
-    fit = sum(
-        count for v, count in reference.items() if v.kind == packed.kind and without_leading_ones(text, v, packed)
-    )
-    others = [v for v in candidate if v.use not in PACKED and (v.kind, v.shape) == (packed.kind, packed.shape)]
-    return fit > len(others)
+    whole = [v for v in reference if v.kind == packed.kind and without_leading_ones(text, v, packed)]
+    # A layer of the port's may hold its kernel as a convolution over one place, or as the graph does.
+    others = [
+        v for v in candidate if v.use not in PACKED and any(fits(one, v) or fits_but_for_ones(one, v) for one in whole)
+    ]
+    return sum(reference[v] for v in whole) > len(others)
 
 
 def _reshaped(reference: Variable, part: Variable) -> Iterator[str]:

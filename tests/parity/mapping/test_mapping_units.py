@@ -77,6 +77,13 @@ def test_moving_statistics_of_so_many_channels_leave_no_packed_bias_to_spare():
     assert set(cut(units_of([*attention(), *own, *linear("wide", D, 3 * D)], reference), "attn.").values()) == {3}
 
 
+@pytest.mark.parametrize(("use", "shape"), [("Conv1d", (3 * D, D, 1)), ("Conv1D", (D, 3 * D))])
+def test_a_layer_whose_kernel_lies_otherwise_is_as_wide_all_the_same(use, shape):
+    reference = [*split(*PARTS), *dense("wide", D, 3 * D)]
+    wide = [Variable("wide.weight", shape, use=use), Variable("wide.bias", (3 * D,), use=use)]
+    assert set(cut(units_of([*attention(), *wide], reference), "attn.").values()) == {3}
+
+
 def test_attention_beside_a_dense_layer_of_three_times_its_width_is_joined_part_by_part():
     out = [Variable("attn.out_proj.weight", (D, D), use="NonDynamicallyQuantizableLinear")]
     reference = [
