@@ -54,6 +54,12 @@ _REPLICATED = Way(
 _KERAS = Way(
     "multi_gpu_model", "Keras cuts the batch, the last part takes the remainder; the loss is that of the whole batch."
 )
+# A function that many libraries have copied.
+_PARALLEL = Way(
+    "make_parallel",
+    "A Keras model for each GPU that a library builds: it cuts the batch, and puts outputs together; the loss is that of "
+    "the whole batch.",
+)
 _TPU = Way("TPU", "A copy for each core of a TPU; gradients are averaged by CrossShardOptimizer.")
 _COLLECTIVE = Way(
     "MultiWorkerMirroredStrategy",
@@ -140,7 +146,7 @@ def library_towers(repository: Repository) -> Iterator[Towers]:
             continue
         for function in module.functions:
             uses = [Use(call, module, module.resolved(call.func)) for call in function.calls]
-            known = [(use, way) for use in uses if (way := _way(use)) is not None]
+            known = [(use, way) for use in uses if (way := _way(use, repository)) is not None]
             for kind in dict.fromkeys(way.kind for _, way in known):
                 use, way = min((each for each in known if each[1].kind == kind), key=lambda each: _rank(each[0]))
                 facts = (Fact("what it is", way.meaning), Fact("call", source_of(use.call)))
@@ -152,7 +158,9 @@ def library_towers(repository: Repository) -> Iterator[Towers]:
                 yield Towers(EVALUATION if all(called) else kind, place_of(use.call, module), function.name, facts)
 
 
-def _way(use: Use) -> Way | None:
+def _way(use: Use, repository: Repository) -> Way | None:
+    if use.last == "make_parallel":
+        return _PARALLEL if "." in use.name and use.last not in repository.named else None
     if use.last in ("Allreduce", "allreduce", "Iallreduce") and any(
         name.partition(".")[0] == "mpi4py" for name in use.module.imports.values()
     ):

@@ -3,7 +3,7 @@
 import ast
 import builtins
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from parity.scan.model.module import Function, Module
@@ -17,6 +17,7 @@ GIVEN = frozenset([*dir(builtins), *BUILTINS_OF_PYTHON_2, "__file__", "__path__"
 # By which names come to be that no statement shows.
 MADE_UP = re.compile(r"\bexec\b|execfile|globals\(\)|locals\(\)|(?<![\w.])vars\(\)|__builtins__|\bbuiltins\b|^\s*%")
 MAY_HAVE_ANY = re.compile(r"import\s*\*|\bexec\b|execfile|globals\(\)|locals\(\)|setattr|__getattr__|sys\.modules")
+GENERATED = re.compile(r"_pb2(_grpc)?$|^_|version")
 # Syntax trees here have no names of handlers.
 HANDLED = re.compile(r"\s*except\b.*(?:\bas\s+|,\s*)(\w+)\s*:")
 GLOBALS = re.compile(r"\s*(?:global|nonlocal)\s+([\w, ]+)")
@@ -60,7 +61,10 @@ def unbound_names(module: Module, modules: Sequence[Module]) -> list[ast.Name]:
 
 
 def lacking_imports(module: Module, texts: Sequence[tuple[Path, str]]) -> list[tuple[ast.ImportFrom, str]]:
-    """Returns the imports of a name from a file next to a module that does not have the word, each with that name.
+    """Returns the imports of a name that is not there, each with that name.
+
+    Of a file next to a module that does not have the word, and of the package that the module lies in, where it has neither
+    a module nor the word.
 
     Args:
       module: that is looked at: a script finds modules in its own folder first.
@@ -75,10 +79,31 @@ def lacking_imports(module: Module, texts: Sequence[tuple[Path, str]]) -> list[t
         # Of several files, or folders, of a name it may be another one.
         others = [each for each in files if each != path and node.module.partition(".")[0] in (*each.parts, each.stem)]
         text = files.get(path)
+        if text is None and _is_own_package(node.module, module):
+            lacking += [
+                (node, each.name) for each in node.names if not _is_in_package(each.name, module.path.parent, files)
+            ]
         if text is None or others or MAY_HAVE_ANY.search(text):
             continue
         lacking += [(node, each.name) for each in node.names if not re.search(rf"\b{re.escape(each.name)}\b", text)]
     return [each for each in lacking if each[1] != "*"]
+
+
+def _is_own_package(name: str, module: Module) -> bool:
+    """Whether a package is the folder that a module lies in, by its name."""
+    parts = name.split(".")
+    return list(module.path.parent.parts[-len(parts) :]) == parts
+
+
+def _is_in_package(name: str, folder: Path, files: Mapping[Path, str]) -> bool:
+    """Whether a package has a module, a package or a word of a name; what is made when it is installed may be there."""
+    if name == "*" or GENERATED.search(name) or folder / f"{name}.py" in files:
+        return True
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    begins = files.get(folder / "__init__.py", "")
+    return any(folder / name in path.parents for path in files) or bool(
+        word.search(begins) or MAY_HAVE_ANY.search(begins)
+    )
 
 
 def _with_stars(module: Module, modules: Sequence[Module]) -> list[Module] | None:

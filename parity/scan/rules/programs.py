@@ -127,7 +127,7 @@ def _again(code: Code) -> Iterator[Hit]:
                 for earlier in runs:
                     if earlier is later or not trained & _trained(earlier):
                         continue
-                    if _follows(later, earlier, function.module) and _same_feed(later, earlier):
+                    if _follows(later, earlier, function.module) and _same_feed(later, earlier, function):
                         name = sorted(trained & _trained(earlier))[0]
                         text = f"{name} is run once more, after the run in line {earlier.lineno}, with the same feed"
                         yield Hit(later, function.module, text)
@@ -146,7 +146,12 @@ def _trained(call: ast.Call) -> set[str]:
     """Names of the training ops that a run fetches."""
     if not call.args:
         return set()
-    names = {chain(each) for each in ast.walk(call.args[0]) if isinstance(each, ast.Name | ast.Attribute)}
+    fetched = list(ast.walk(call.args[0]))
+    # Of a dictionary it is the key that says what is fetched.
+    keyed = [each for each in fetched if isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Constant)]
+    holders = {part for each in keyed for part in ast.walk(each.value)}
+    names = {str(each.slice.value) for each in keyed if isinstance(each.slice, ast.Constant)}
+    names |= {chain(each) for each in fetched if isinstance(each, ast.Name | ast.Attribute) and each not in holders}
     return {
         name
         for name in names
@@ -180,12 +185,20 @@ def _in_loop_between(node: ast.AST, holder: ast.AST, module: Module) -> bool:
     return False
 
 
-def _same_feed(one: ast.Call, other: ast.Call) -> bool:
+def _same_feed(later: ast.Call, earlier: ast.Call, function: Function) -> bool:
     feeds = []
-    for call in (one, other):
+    for call in (later, earlier):
         given = next((each.value for each in call.keywords if each.arg == "feed_dict"), None)
-        feeds.append(source_of(given if given is not None else call.args[1] if len(call.args) > 1 else None, 400))
-    return feeds[0] == feeds[1] and feeds[0] != ""
+        feeds.append(given if given is not None else call.args[1] if len(call.args) > 1 else None)
+    text = source_of(feeds[0], 400)
+    if not text or text != source_of(feeds[1], 400) or feeds[0] is None:
+        return False
+    # What is fed may have been taken anew in between.
+    read = {each.id for each in ast.walk(feeds[0]) if isinstance(each, ast.Name)}
+    lines = [
+        getattr(given.by, "lineno", 0) for name in read for given in function.assigned.get(name, ()) if given.how == "="
+    ]
+    return not any(earlier.lineno < line < later.lineno for line in lines)
 
 
 def _of_a_set(code: Code) -> Iterator[Hit]:

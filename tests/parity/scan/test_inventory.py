@@ -103,6 +103,7 @@ LIBRARIES = {
     "import horovod.tensorflow as hvd\nhvd.init()\nopt = hvd.DistributedOptimizer(opt)": "Horovod",
     "with tf.device(tf.train.replica_device_setter(cluster=cluster)): pass": "parameter servers",
     "from keras.utils import multi_gpu_model\nm = multi_gpu_model(m, gpus=2)": "multi_gpu_model",
+    "from keras_extras.utils.multi_gpu import make_parallel\nm = make_parallel(m, 2)": "make_parallel",
     "from deployment import model_deploy\nclones = model_deploy.create_clones(config, fn)": "slim model_deploy",
     "fn = tf.contrib.estimator.replicate_model_fn(model_fn)": "replicate_model_fn",
     "from mpi4py import MPI\ncomm.Allreduce(flat_grads, total, op=MPI.SUM)": "MPI",
@@ -113,6 +114,7 @@ NO_LIBRARIES = {
     "a setter without servers": "f = tf.train.replica_device_setter(worker_device=worker)",
     "an accuracy of all processes": "from mpi4py import MPI\ncomm.Allreduce(accuracy, total, op=MPI.SUM)",
     "no MPI": "network.allreduce(grads)",
+    "a function of its own": "def make_parallel(jobs):\n    return jobs\n\n\nimport pools\nm = pools.make_parallel(jobs)",
     "a unit test": """
 class CloneTest(tf.test.TestCase):
     def test_clones(self):

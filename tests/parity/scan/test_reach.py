@@ -233,6 +233,28 @@ def test_what_a_script_with_an_import_that_ends_it_is_found_for_is_a_note(tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("line", "texts", "word"),
+    [
+        ("from nets import inception", {}, "note"),
+        ("from nets import other, inception", {"nets/other.py": "a = 1"}, "note"),
+        ("from nets import inception", {"nets/__init__.py": "from nets.other import crop"}, "note"),
+        ("from nets import inception", {"nets/__init__.py": "from nets.other import inception"}, "warning"),
+        ("from nets import inception", {"nets/__init__.py": "from nets.other import *"}, "warning"),
+        ("from nets import inception", {"nets/inception.py": "a = 1"}, "warning"),
+        ("from nets import inception", {"nets/inception/__init__.py": ""}, "warning"),
+        ("from nets import inception_pb2", {}, "warning"),
+        ("from other import inception", {}, "warning"),
+    ],
+)
+def test_what_a_script_that_lacks_a_module_of_its_own_package_is_found_for_is_a_note(tmp_path, line, texts, word):
+    for name, text in {"nets/train.py": f"{line}\n{SCRIPT}", **texts}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (finding,) = (each for each in scan([tmp_path]).findings if each.rule == "TP502")
+    assert finding.severity.word == word
+
+
+@pytest.mark.parametrize(
     ("file", "texts", "word"),
     [
         ("old/train.py", {}, "note"),
