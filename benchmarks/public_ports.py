@@ -55,8 +55,10 @@ def _brief(reason: str) -> str:
 
 
 def _environment(place: Path) -> dict[str, str]:
-    # the stand-ins lie in the script's folder; the recorder itself comes from here
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(place)]), "CUDA_VISIBLE_DEVICES": ""}
+    # The stand-ins lie in the script's folder; the recorder itself comes from here. What a script imports is compiled
+    # beside it, which public_hazards.py reads.
+    path = os.pathsep.join([str(ROOT), str(place)])
+    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def _run(command: list[str], place: Path, log: Path) -> int:
@@ -112,25 +114,42 @@ def record(script: dict, sources: Path, folder: Path, data: Path, python: str) -
     return _run(command, place, folder / "record.log")
 
 
+def record_once(script: dict, sources: Path, work: Path, python: str) -> list[str]:
+    """Records a script where it is not yet recorded; returns why it could not be."""
+    folder = work / script["name"]
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "trace").is_dir():
+        return []
+    try:
+        code = record(script, sources, folder, work / "data", python)
+        reasons = (_complaint(folder / "record.log") or [f"exit code {code}"]) if code else []
+    except (ValueError, OSError, subprocess.CalledProcessError) as error:  # the checkout is of another commit
+        reasons = [str(error)]
+    if reasons:
+        shutil.rmtree(folder / "trace", ignore_errors=True)  # steps before a failure are no recording of the next run
+    return reasons
+
+
 def port(script: dict, sources: Path, work: Path, python: str) -> Outcome:
     """Records a script where it is not yet recorded, ports it, and proves the port."""
     outcome = Outcome(script["name"], script["kind"], script["repository"])
     folder, begin = work / script["name"], time.monotonic()
-    folder.mkdir(parents=True, exist_ok=True)
-    trace = folder / "trace"
-    if not trace.is_dir():
-        try:
-            recorded = record(script, sources, folder, work / "data", python) == 0
-            outcome.reasons = [] if recorded else _complaint(folder / "record.log")
-        except (ValueError, OSError, subprocess.CalledProcessError) as error:  # the checkout is of another commit
-            recorded, outcome.reasons = False, [str(error)]
-        outcome.seconds = time.monotonic() - begin
-        if not recorded:
-            shutil.rmtree(trace, ignore_errors=True)  # steps before a failure are no recording of the next run
-            return outcome
-    outcome.ops = count_ops(trace)
+    outcome.reasons = record_once(script, sources, work, python)
+    outcome.seconds = time.monotonic() - begin
+    if outcome.reasons:
+        return outcome
+    outcome.ops = count_ops(folder / "trace")
     shutil.rmtree(folder / "port", ignore_errors=True)
-    command = [sys.executable, "-m", "parity.cli", "port", str(trace), "--out", str(folder / "port"), "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "parity.cli",
+        "port",
+        str(folder / "trace"),
+        "--out",
+        str(folder / "port"),
+        "--quiet",
+    ]
     code = _run(command, folder, folder / "port.log")
     written = folder / "port" / "port.py"
     outcome.lines = len(written.read_text(encoding="utf-8").splitlines()) if written.is_file() else 0

@@ -1,6 +1,6 @@
 """Whether a scan and a recording of one script name the same hazards, or the pages of the rules say why not."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from parity.scan.rules import NOT_FROM_SOURCE, SCAN_RULES
 
@@ -12,9 +12,20 @@ def disagreements(recorded: Iterable[str], found: Iterable[str]) -> list[str]:
       recorded: names of hazards.
       found: identifiers of rules.
     """
+    return [text for text, allowed in _differences(recorded, found) if not allowed]
+
+
+def allowed_by_a_page(recorded: Iterable[str], found: Iterable[str]) -> list[str]:
+    """Returns what one of them names and the other does not, and the page of a rule says that it may."""
+    return [text for text, allowed in _differences(recorded, found) if allowed]
+
+
+def _differences(recorded: Iterable[str], found: Iterable[str]) -> Iterator[tuple[str, bool]]:
     recorded, rules = set(recorded), [SCAN_RULES[each] for each in sorted(set(found))]
     of_rules = {name for rule in rules for name in rule.hazards}
-    may_differ = {name for rule in SCAN_RULES.values() if rule.differs for name in rule.hazards}
-    only_recorded = recorded - of_rules - may_differ - NOT_FROM_SOURCE.keys()
-    only_found = [rule.id for rule in rules if rule.hazards and not recorded & {*rule.hazards} and not rule.differs]
-    return [f"only recorded: {name}" for name in sorted(only_recorded)] + [f"only found: {rule}" for rule in only_found]
+    may_differ = {name for rule in SCAN_RULES.values() if rule.differs for name in rule.hazards} | {*NOT_FROM_SOURCE}
+    for name in sorted(recorded - of_rules):
+        yield f"only recorded: {name}", name in may_differ
+    for rule in rules:
+        if rule.hazards and not recorded & {*rule.hazards}:
+            yield f"only found: {rule.id}", bool(rule.differs)

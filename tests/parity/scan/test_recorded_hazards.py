@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from support.scan_and_record import disagreements
+from support.scan_and_record import allowed_by_a_page, disagreements
 
 from parity.scan.rules import NOT_FROM_SOURCE, SCAN_RULES
 from parity.scan.scan import scan
@@ -61,6 +61,10 @@ def test_a_disagreement_is_seen():
     assert disagreements({"sum_not_mean"}, {"TP101"}) == []
     # Undecided, and its page says so.
     assert disagreements(set(), {"TP105"}) == []
+    assert allowed_by_a_page({"towers_not_separated"}, {"TP101", "TP105"}) == [
+        "only recorded: towers_not_separated",
+        "only found: TP105",
+    ]
 
 
 def test_every_hazard_of_the_recorder_has_a_rule_or_a_reason():
