@@ -153,6 +153,16 @@ class Program:
         return [each for each in functions if self._is_related(each.module) and each not in self._instead]
 
     @cached_property
+    def leading(self) -> list[Function]:
+        """The functions that call those that call the loop's own one, and their callers: a training loop may be there."""
+        callers = list(self.repository.callers(self.loop.function))
+        leading, waiting = dict.fromkeys([self.loop.function, *callers]), callers
+        for _ in range(PROGRAM_DEPTH):
+            waiting = [each for function in waiting for each in self.repository.callers(function) if each not in leading]
+            leading |= dict.fromkeys(waiting)
+        return [each for each in leading if self._is_related(each.module) and each not in self._instead]
+
+    @cached_property
     def _instead(self) -> set[Function]:
         """Functions that a caller calls in the other branch of the `if` that leads to the loop: one GPU, or many."""
         loop, repository = self.loop, self.repository

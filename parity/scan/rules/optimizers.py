@@ -157,7 +157,7 @@ def _never_read(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         functions = linked(program)
         applies = _applies(functions)
-        if not applies or any(step_of(use) is not None for use in applies) or _counts_elsewhere(functions):
+        if not applies or any(step_of(use) is not None for use in applies) or _counts_elsewhere(program):
             continue
         for use in uses_in(functions):
             if use.last in SCHEDULES:
@@ -190,8 +190,8 @@ def _is_step(node: ast.expr, program: Program, use: Use) -> bool:
     return False
 
 
-def _counts_elsewhere(functions: list[Function]) -> bool:
-    for function in functions:
+def _counts_elsewhere(program: Program) -> bool:
+    for function in (*linked(program), *program.leading):
         for call in function.calls:
             name = chain(call.func).rpartition(".")[2]
             if name in (
@@ -211,7 +211,7 @@ def _not_counted(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         functions = linked(program)
         applies = _applies(functions)
-        if program.loop.module in read or not applies or _counts_elsewhere(functions):
+        if program.loop.module in read or not applies or _counts_elsewhere(program):
             continue
         if all(step_of(use) is None for use in applies):
             yield Hit(applies[0].call, applies[0].module, f"{source_of(applies[0].call)} counts no step")

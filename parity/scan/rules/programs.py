@@ -265,7 +265,7 @@ def _threads(code: Code) -> Iterator[Hit]:
 
 def _written_between(code: Code) -> Iterator[Hit]:
     for program in code.programs:
-        for function in linked(program):
+        for function in dict.fromkeys([*linked(program), *program.leading]):
             for call in function.calls:
                 if not _is_session_run(call) or not call.args or not _in_a_training_loop(call, function, program):
                     continue
