@@ -158,7 +158,9 @@ class Program:
         callers = list(self.repository.callers(self.loop.function))
         leading, waiting = dict.fromkeys([self.loop.function, *callers]), callers
         for _ in range(PROGRAM_DEPTH):
-            waiting = [each for function in waiting for each in self.repository.callers(function) if each not in leading]
+            waiting = [
+                each for function in waiting for each in self.repository.callers(function) if each not in leading
+            ]
             leading |= dict.fromkeys(waiting)
         return [each for each in leading if self._is_related(each.module) and each not in self._instead]
 

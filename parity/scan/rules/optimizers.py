@@ -32,8 +32,6 @@ DEFAULTS = {
 }
 # Those whose rate has no default.
 WITHOUT_A_RATE = frozenset(["RMSPropOptimizer", "FtrlOptimizer", "ProximalAdagradOptimizer", "AdagradDAOptimizer"])
-# Methods of optimizers that gate by themselves, and the place of the argument that takes the gate away.
-GATES = {"compute_gradients": 2, "minimize": 3}
 STEP_WORDS = re.compile(r"global_?step|(^|\.)(_?g?step|gstep|train_step)$", re.IGNORECASE)
 
 
@@ -256,35 +254,6 @@ def _by_hand(code: Code) -> Iterator[Hit]:
                 yield Hit(function.node, function.module, f"{function.name}() is an optimizer of assignments")
 
 
-def _ungated(code: Code) -> Iterator[Hit]:
-    for program in code.programs:
-        for use in program.uses:
-            if use.name == "tf.gradients":
-                gate = use.argument("gate_gradients")
-                ungated = program.is_in_towers(use.call) and _of_variables(use, program)
-                ungated = ungated and (gate is None or _is_no_gate(gate))
-            else:
-                gate = use.argument("gate_gradients", GATES.get(use.last))
-                ungated = use.last in GATES and gate is not None and _is_no_gate(gate)
-            if ungated:
-                text = "gradients of one variable may be applied before those of others are computed"
-                yield Hit(use.call, use.module, text)
-
-
-def _is_no_gate(node: ast.expr) -> bool:
-    """Whether `gate_gradients` is False, None or 0, the value of `Optimizer.GATE_NONE`, or that by its name."""
-    return (isinstance(node, ast.Constant) and not node.value) or chain(node).endswith("GATE_NONE")
-
-
-def _of_variables(use: Use, program: Program) -> bool:
-    """Whether gradients are those of variables: of inputs, as in a penalty, none is applied to what they are read from."""
-    given = use.argument("xs", 1)
-    if given is None:
-        return False
-    parts = [source_of(part) for part in program.repository.sources(given, use.module, 3)]
-    return any(re.search(r"var|param|weight|theta|tvars", part, re.IGNORECASE) for part in parts)
-
-
 OPTIMIZER_RULES = (
     Rule(
         "TP501",
@@ -369,19 +338,5 @@ OPTIMIZER_RULES = (
         "details.",
         "`parity port` writes the optimizer from the recorded graph.",
         _by_hand,
-    ),
-    Rule(
-        "TP508",
-        "gradients-not-gated",
-        Severity.NOTE,
-        "gradients may be computed from weights that are updated already",
-        "`tf.gradients` without `gate_gradients=True`, or `compute_gradients` and `minimize` with `GATE_NONE`: an update "
-        "may be applied while other gradients are still computed from the variable.",
-        "A port has all gradients before its update.",
-        "`loss.backward()`, then `optimizer.step()`; where the script races, no port repeats it.",
-        _ungated,
-        decided=False,
-        hazards=("ungated_update",),
-        differs="Whether the graph lets an update overtake a gradient is seen in the graph, not in the source.",
     ),
 )

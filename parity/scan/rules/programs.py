@@ -11,7 +11,7 @@ from parity.scan.model.module import Function, Module
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
-from parity.scan.rules.rule import Hit, Rule, block_of, linked
+from parity.scan.rules.rule import Hit, Rule, block_of, is_session_run, linked
 
 TRAIN_WORDS = re.compile(r"train|optim|apply_grad|minimi[sz]e|update|solver", re.IGNORECASE)
 NO_TRAINING = re.compile(
@@ -121,7 +121,7 @@ def _strings(node: ast.expr, module: Module, code: Code) -> set[str]:
 def _again(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         for function in linked(program):
-            runs = [call for call in function.calls if _is_session_run(call)]
+            runs = [call for call in function.calls if is_session_run(call)]
             for later in runs:
                 trained = _trained(later)
                 for earlier in runs:
@@ -132,14 +132,6 @@ def _again(code: Code) -> Iterator[Hit]:
                         text = f"{name} is run once more, after the run in line {earlier.lineno}, with the same feed"
                         yield Hit(later, function.module, text)
                         break
-
-
-def _is_session_run(call: ast.Call) -> bool:
-    return (
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr == "run"
-        and "sess" in source_of(call.func.value).lower()
-    )
 
 
 def _trained(call: ast.Call) -> set[str]:
@@ -259,7 +251,7 @@ def _threads(code: Code) -> Iterator[Hit]:
                 if target is None:
                     continue
                 for callee in code.repository._find(target, function.module):
-                    if any(_is_session_run(each) and _trained(each) for each in callee.calls):
+                    if any(is_session_run(each) and _trained(each) for each in callee.calls):
                         yield Hit(call, function.module, f"{callee.name}() trains in a thread of its own")
 
 
@@ -267,7 +259,7 @@ def _written_between(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         for function in dict.fromkeys([*linked(program), *program.leading]):
             for call in function.calls:
-                if not _is_session_run(call) or not call.args or not _in_a_training_loop(call, function, program):
+                if not is_session_run(call) or not call.args or not _in_a_training_loop(call, function, program):
                     continue
                 for each in ast.walk(call.args[0]):
                     if isinstance(each, ast.Call) and _assigns(each, function.module):

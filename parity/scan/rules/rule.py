@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from parity.scan.inventory.program import Code, Program, Use
 from parity.scan.model.module import Function, Module
+from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
 
 CALLERS = 4  # callers of callers that a rule looks through
@@ -85,6 +86,15 @@ def each_once(hits: Iterable[Hit]) -> Iterator[Hit]:
         if known is None or (hit.decided, hit.severity is None) > (known.decided, known.severity is None):
             by_node[hit.node] = hit
     yield from by_node.values()
+
+
+def is_session_run(call: ast.Call) -> bool:
+    """Whether a call runs a session."""
+    return (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr == "run"
+        and "sess" in source_of(call.func.value).lower()
+    )
 
 
 def statement_of(node: ast.AST, module: Module) -> ast.AST:

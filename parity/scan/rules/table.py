@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from parity.scan.rules.batch_norms import NORM_RULES
+from parity.scan.rules.gates import GATE_RULES
 from parity.scan.rules.gradients import GRADIENT_RULES
 from parity.scan.rules.losses import LOSS_RULES
 from parity.scan.rules.missing_gradients import MISSING_RULES
@@ -22,7 +23,7 @@ FAMILIES_OF_RULES: Mapping[str, tuple[Rule, ...]] = {
     "Shards": SHARD_RULES,
     "What is kept beside the weights": _by_number(NORM_RULES, STATE_RULES),
     "Losses": LOSS_RULES,
-    "Optimizers and schedules": OPTIMIZER_RULES,
+    "Optimizers and schedules": _by_number(OPTIMIZER_RULES, GATE_RULES),
     "The program": PROGRAM_RULES,
 }
 
