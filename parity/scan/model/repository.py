@@ -167,6 +167,8 @@ class Repository:
     def _find(self, func: ast.expr, module: Module) -> list[Function]:
         if isinstance(func, ast.Call) and func.args:  # functools.partial(f, ...)(...), a decorator by hand
             return self._find(func.args[0], module)
+        if isinstance(func, ast.Subscript):
+            return self._in_a_table(func, module)
         name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
         candidates = self.named.get(name, [])
         if isinstance(func, ast.Name):
@@ -199,6 +201,13 @@ class Repository:
         if name in OF_MANY or len(candidates) > MOST_CANDIDATES:
             return []
         return candidates
+
+    def _in_a_table(self, chosen: ast.Subscript, module: Module) -> list[Function]:
+        """Functions that a dictionary names, of which a script takes one when it runs: `optimizers[name](...)`."""
+        given = self.assigned(chain(chosen.value), module.within.get(chosen))
+        values = [value for each in given if isinstance(each.value, ast.Dict) for value in each.value.values]
+        named = [each for each in values if isinstance(each, ast.Name | ast.Attribute)]
+        return list(dict.fromkeys(callee for each in named for callee in self._find(each, module)[:1]))[:MOST_MODULES]
 
     def _of_the_class(self, name: str, candidates: list[Function], module: Module) -> list[Function]:
         """Functions that are methods since a class names them: `step = step` below `class`, of an import."""
