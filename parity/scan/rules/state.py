@@ -12,6 +12,7 @@ from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
 from parity.scan.rules.rule import CALLERS, Hit, Rule, linked, statement_of
 
+STEPS = frozenset(["get_or_create_global_step", "get_global_step", "create_global_step"])
 NO_AVERAGES = ("np.", "numpy.", "tf.reduce", "slim.")  # that an `average` of arrays is of
 
 
@@ -205,18 +206,28 @@ def _counters(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         for function in linked(program):
             for name, given in function.assigned.items():
-                if not any(
-                    isinstance(each.value, ast.Call)
-                    and function.module.resolved(each.value.func) in ("tf.Variable", "tf.get_variable")
-                    and not _of_each_variable(each.by, function)
-                    for each in given
-                ):
+                once = [each for each in given if not _of_each_variable(each.by, function)]
+                made = {_makes_a_counter(each.value, function) for each in once}
+                if not made - {""}:
                     continue
-                writes = [call for call in function.calls if _counts(call, name)]
-                if writes and _read_in_an_update(function, name, writes):
-                    yield Hit(
-                        writes[0], function.module, f"{name} is counted beside the updates that read it, in no order"
-                    )
+                writes = [call for call in function.calls if _counts(call, name, function)]
+                reads = _reads(function, name, writes)
+                if not writes or not reads or _has_order(function):
+                    continue
+                by_hand = "variable" in made and any(
+                    _assigns(each, function) for each in function.calls if each not in writes
+                )
+                if by_hand or _reach_an_optimizer(reads, function, program):
+                    text = f"{name} is counted beside the updates that read it, in no order"
+                    yield Hit(writes[0], function.module, text)
+
+
+def _makes_a_counter(node: ast.AST, function: Function) -> str:
+    """Returns "variable", "step", or "" of what makes neither."""
+    name = function.module.resolved(node.func) if isinstance(node, ast.Call) else ""
+    if name in ("tf.Variable", "tf.get_variable"):
+        return "variable"
+    return "step" if name.rpartition(".")[2] in STEPS else ""
 
 
 def _of_each_variable(node: ast.AST, function: Function) -> bool:
@@ -224,41 +235,53 @@ def _of_each_variable(node: ast.AST, function: Function) -> bool:
     return any(isinstance(each, ast.For | ast.While) for each in function.module.ancestors(node))
 
 
-def _counts(call: ast.Call, name: str) -> bool:
+def _counts(call: ast.Call, name: str, function: Function) -> bool:
     """Whether a call makes of a variable's value its next one."""
     if (
         isinstance(call.func, ast.Attribute)
         and call.func.attr in ("assign", "assign_add")
         and chain(call.func.value) == name
     ):
-        return call.func.attr == "assign_add" or (bool(call.args) and _mentions(call.args[0], name))
+        return call.func.attr == "assign_add" or (bool(call.args) and _is_next(call.args[0], name, function))
     if chain(call.func) not in ("tf.assign", "tf.assign_add") or not call.args or chain(call.args[0]) != name:
         return False
-    return chain(call.func) == "tf.assign_add" or (len(call.args) > 1 and _mentions(call.args[1], name))
+    return chain(call.func) == "tf.assign_add" or (len(call.args) > 1 and _is_next(call.args[1], name, function))
+
+
+def _is_next(node: ast.expr, name: str, function: Function) -> bool:
+    """Whether a value is computed from a variable's, here or where its own name is given it."""
+    return _mentions(node, name) or any(_mentions(each, name) for each in _values(node, function))
+
+
+def _values(node: ast.expr, function: Function) -> list[ast.expr]:
+    given = function.assigned.get(node.id, ()) if isinstance(node, ast.Name) else ()
+    return [each.value for each in given if each.how == "="]
 
 
 def _mentions(node: ast.AST, name: str) -> bool:
     return any(isinstance(each, ast.Name | ast.Attribute) and chain(each) == name for each in ast.walk(node))
 
 
-def _read_in_an_update(function: Function, name: str, writes: list[ast.Call]) -> bool:
-    """Whether a counter is read in the function, and the function assigns to other variables too."""
-    own = {id(each) for write in writes for each in function.module.inside(write)}
-    reads = [
+def _reads(function: Function, name: str, writes: list[ast.Call]) -> set[ast.AST]:
+    """Returns where a function reads a counter, but for what a write itself is computed from: that is read before it."""
+    taken = [value for write in writes for argument in write.args for value in _values(argument, function)]
+    own = {each for node in [*writes, *taken] for each in function.module.inside(node)}
+    return {
         node
         for node in function.nodes
-        if isinstance(node, ast.Name) and node.id == name and id(node) not in own and not _is_target(node, function)
-    ]
-    assigns = [
-        call
-        for call in function.calls
-        if call not in writes
-        and (
-            function.module.resolved(call.func) in ("tf.assign", "tf.assign_add", "tf.assign_sub")
-            or (isinstance(call.func, ast.Attribute) and call.func.attr in ("assign", "assign_add", "assign_sub"))
-        )
-    ]
-    return bool(reads) and bool(assigns) and not _has_order(function)
+        if isinstance(node, ast.Name) and node.id == name and node not in own and not _is_target(node, function)
+    }
+
+
+def _reach_an_optimizer(reads: set[ast.AST], function: Function, program: Program) -> bool:
+    made = [call for call in function.calls if chain(call.func).endswith("Optimizer")]
+    return any(not reads.isdisjoint(program.repository.sources(each, function.module)) for each in made)
+
+
+def _assigns(call: ast.Call, function: Function) -> bool:
+    methods = ("assign", "assign_add", "assign_sub")
+    named = function.module.resolved(call.func) in ("tf.assign", "tf.assign_add", "tf.assign_sub")
+    return named or (isinstance(call.func, ast.Attribute) and call.func.attr in methods)
 
 
 def _is_target(node: ast.Name, function: Function) -> bool:
@@ -307,9 +330,9 @@ STATE_RULES = (
         "counter-races",
         Severity.NOTE,
         "a counter may be read before or after it is counted",
-        "A hand-written update reads a variable that the same run assigns, without an order between them: powers of "
-        "beta or a "
-        "warm-up are those of this step or of the next, for each parameter by chance.",
+        "A hand-written update reads a variable that the same run assigns, without an order between them, or an optimizer's "
+        "schedule reads a step that is assigned beside its update: powers of beta or a warm-up are those of this step or of "
+        "the next, for each parameter by chance.",
         "A port counts in one place: it is the script's in one of the two orders.",
         "Count before or after all updates, as `parity replay` finds it nearer to the recording: it allows either.",
         _counters,
