@@ -146,6 +146,10 @@ def _used_inside(statement: ast.Assign, program: Program) -> bool:
 
 def _never(code: Code) -> Iterator[Hit]:
     for program in code.programs:
+        for use in program.uses:
+            if use.name == "tf.layers.batch_normalization" and program.is_in_towers(use.call) and _not_told(use):
+                text = "a batch norm that is not told whether it trains does not: it normalises by what nothing moves"
+                yield Hit(use.call, use.module, text, False)
         modules = dict.fromkeys(function.module for function in [*program.linked, *program.functions])
         text = "\n".join(line for module in modules for line in module.lines)
         if any(word in text for word in RUN_UPDATES):
@@ -157,6 +161,10 @@ def _never(code: Code) -> Iterator[Hit]:
                 if not decided:
                     text += "; nothing here normalises by the moving statistics either"
                 yield Hit(use.call, use.module, text, decided)
+
+
+def _not_told(use: Use) -> bool:
+    return use.argument("training", 14) is None and not any(key.arg is None for key in use.call.keywords)
 
 
 def _may_train(use: Use) -> bool:
@@ -335,7 +343,8 @@ NORM_RULES = (
         _all_towers,
         hazards=("unordered_statistics", "statistics_of_all_towers"),
         differs="Updates by a plain `assign` of a batch norm of the script's own are named by the "
-        "recording whichever collection they are in; here only through `UPDATE_OPS`.",
+        "recording whichever collection they are in; here only through `UPDATE_OPS`. Where an option chooses one of "
+        "several nets, this speaks of those that have batch norms, and a recording of the one that was run.",
     ),
     Rule(
         "TP302",
@@ -358,13 +367,17 @@ NORM_RULES = (
         "the moving statistics are never updated",
         "A batch norm leaves its updates in `UPDATE_OPS`, and nothing in this code runs them: evaluation normalises "
         "by the first values, mean 0 and variance 1. Where training is on wherever the norm is built, by a constant or by a "
-        "parameter that all calls give True, what evaluates normalises by its own batch: a note.",
+        "parameter that all calls give True, what evaluates normalises by its own batch: a note. A note too where "
+        "`tf.layers.batch_normalization` is not given `training`, which is False: towers normalise by the first values as "
+        "well, or by those of a checkpoint.",
         "`nn.BatchNorm2d` updates its statistics in each forward pass in training: evaluation is another.",
         "`nn.BatchNorm2d(channels, momentum=0.0)` keeps them as they are; most want them updated, and evaluate "
         "otherwise then.",
         _never,
         hazards=("statistics_not_updated",),
-        differs="A library that the code calls may run them: a recording sees whether.",
+        differs="A library that the code calls may run them: a recording sees whether. It names all that has an axis, is "
+        "not trainable and not written by training: also the statistics of a batch norm that is frozen on purpose, and a "
+        "scale that is switched off.",
     ),
     Rule(
         "TP304",
