@@ -147,7 +147,7 @@ def _used_inside(statement: ast.Assign, program: Program) -> bool:
 def _never(code: Code) -> Iterator[Hit]:
     for program in code.programs:
         for use in program.uses:
-            if use.name == "tf.layers.batch_normalization" and program.is_in_towers(use.call) and _not_told(use):
+            if use.name == "tf.layers.batch_normalization" and program.is_in_towers(use.call) and _not_given(use):
                 text = "a batch norm that is not told whether it trains does not: it normalises by what nothing moves"
                 yield Hit(use.call, use.module, text, False)
         modules = dict.fromkeys(function.module for function in [*program.linked, *program.functions])
@@ -163,7 +163,7 @@ def _never(code: Code) -> Iterator[Hit]:
                 yield Hit(use.call, use.module, text, decided)
 
 
-def _not_told(use: Use) -> bool:
+def _not_given(use: Use) -> bool:
     return use.argument("training", 14) is None and not any(key.arg is None for key in use.call.keywords)
 
 

@@ -12,7 +12,7 @@ from parity.scan.result import Severity
 from parity.scan.rules.rule import Hit, Rule, is_session_run, linked
 
 # Methods of optimizers that gate by themselves, and the place of the argument that takes the gate away.
-GATES = {"compute_gradients": 2, "minimize": 3}
+GATING_METHODS = {"compute_gradients": 2, "minimize": 3}
 
 
 def _ungated(code: Code) -> Iterator[Hit]:
@@ -23,8 +23,8 @@ def _ungated(code: Code) -> Iterator[Hit]:
                 ungated = program.is_in_towers(use.call) and _of_variables(use, program)
                 ungated = ungated and (gate is None or _is_no_gate(gate))
             else:
-                gate = use.argument("gate_gradients", GATES.get(use.last))
-                ungated = use.last in GATES and gate is not None and _is_no_gate(gate)
+                gate = use.argument("gate_gradients", GATING_METHODS.get(use.last))
+                ungated = use.last in GATING_METHODS and gate is not None and _is_no_gate(gate)
             if ungated:
                 text = "gradients of one variable may be applied before those of others are computed"
                 yield Hit(use.call, use.module, text)
@@ -42,9 +42,9 @@ def _in_one_run(program: Program) -> Iterator[Hit]:
             for name, optimizer in _updates_in(call, function, program):
                 optimizers.setdefault(name, set()).add(optimizer)
             sets = list(optimizers.values())
-            apart = [each for each in sets if all(each is other or not each & other for other in sets)]
-            if len(apart) > 1:
-                both = " and ".join(sorted(" or ".join(sorted(each)) for each in apart)[:2])
+            disjoint = [each for each in sets if all(each is other or not each & other for other in sets)]
+            if len(disjoint) > 1:
+                both = " and ".join(sorted(" or ".join(sorted(each)) for each in disjoint)[:2])
                 text = f"{both} update in one run: either may do so before the other's gradients are computed"
                 yield Hit(call, function.module, text)
 

@@ -12,7 +12,7 @@ from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
 from parity.scan.rules.rule import CALLERS, Hit, Rule, linked, statement_of
 
-STEPS = frozenset(["get_or_create_global_step", "get_global_step", "create_global_step"])
+MAKERS_OF_STEPS = frozenset(["get_or_create_global_step", "get_global_step", "create_global_step"])
 NO_AVERAGES = ("np.", "numpy.", "tf.reduce", "slim.")  # that an `average` of arrays is of
 
 
@@ -227,7 +227,7 @@ def _makes_a_counter(node: ast.AST, function: Function) -> str:
     name = function.module.resolved(node.func) if isinstance(node, ast.Call) else ""
     if name in ("tf.Variable", "tf.get_variable"):
         return "variable"
-    return "step" if name.rpartition(".")[2] in STEPS else ""
+    return "step" if name.rpartition(".")[2] in MAKERS_OF_STEPS else ""
 
 
 def _of_each_variable(node: ast.AST, function: Function) -> bool:
