@@ -67,7 +67,7 @@ OF_MANY = frozenset(
     ]
 )
 MOST_MODULES = 12  # that a script chooses one of when it runs
-MOST_CANDIDATES = 3  # functions of one name that a call of an unknown object may mean
+MOST_CANDIDATES = 3  # functions that one call may mean: of one name, of an unknown object, or in a dictionary
 DEFINING = (
     "DEFINE_integer",
     "DEFINE_string",
@@ -207,7 +207,8 @@ class Repository:
         given = self.assigned(chain(chosen.value), module.within.get(chosen))
         values = [value for each in given if isinstance(each.value, ast.Dict) for value in each.value.values]
         named = [each for each in values if isinstance(each, ast.Name | ast.Attribute)]
-        return list(dict.fromkeys(callee for each in named for callee in self._find(each, module)[:1]))[:MOST_MODULES]
+        callees = list(dict.fromkeys(callee for each in named for callee in self._find(each, module)[:1]))
+        return callees if len(callees) <= MOST_CANDIDATES else []
 
     def _of_the_class(self, name: str, candidates: list[Function], module: Module) -> list[Function]:
         """Functions that are methods since a class names them: `step = step` below `class`, of an import."""
