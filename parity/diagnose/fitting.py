@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.diagnose.evidence import LEFT, least_squares
+from parity.diagnose.agreement import LEFT, least_squares
 from parity.judge.metrics import is_finite, norm
 from parity.trace.arrays import Array
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.diagnose.evidence import EMPTY_GRADIENT, Evidence, Fit, fit, once_of_a_step
+from parity.diagnose.agreement import EMPTY_GRADIENT, Fit, fit
+from parity.diagnose.evidence import Evidence, once_of_a_step
 from parity.diagnose.fitting import RESIDUAL_OF_RULE
 from parity.judge.metrics import norm
 from parity.trace.arrays import Array

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from parity.diagnose.agreement import CLOSE
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import CLOSE, Evidence
+from parity.diagnose.evidence import Evidence
 from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Cause, Check, Explained
 from parity.mapping import Structure, Variable

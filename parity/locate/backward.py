@@ -14,7 +14,7 @@ from parity.trace.arrays import Array
 
 # Of a gradient's norm: sums of another order, and what cancels in them. Gradients of right ports in float64 are 9e-15
 # apart in three layers and 5.8e-12 in 40.
-# As `CLOSE` of parity/diagnose/evidence.py, which stands on the same figures.
+# As `CLOSE` of parity/diagnose/agreement.py, which stands on the same figures.
 CLOSE_GRADIENT = 1e-9
 
 

@@ -4,13 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from parity.diagnose.catalogue import build_cause
-from parity.diagnose.detectors.clipping_place import clipped_elsewhere
-from parity.diagnose.detectors.single_towers import by_elements
-from parity.diagnose.evidence import (
+from parity.diagnose.agreement import (
     CLOSE,
     EMPTY_GRADIENT,
-    Evidence,
     alike,
     common_factor,
     explained_together,
@@ -21,6 +17,10 @@ from parity.diagnose.evidence import (
     share_explained,
     told_factor,
 )
+from parity.diagnose.catalogue import build_cause
+from parity.diagnose.detectors.clipping_place import clipped_elsewhere
+from parity.diagnose.detectors.single_towers import by_elements
+from parity.diagnose.evidence import Evidence
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace import LOSS_SCALE

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import EMPTY_GRADIENT, LEFT, common_factor, explained
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import EMPTY_GRADIENT, LEFT, Evidence, common_factor, explained
+from parity.diagnose.evidence import Evidence
 from parity.diagnose.fitting import CLOSE_DERIVED
 from parity.diagnose.optimizer_input import optimizer_inputs
 from parity.judge.metrics import norm

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import explained_together, fit, share_explained
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.clipping import OF_TORCH
-from parity.diagnose.evidence import Evidence, explained_together, fit, share_explained
+from parity.diagnose.evidence import Evidence
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace.arrays import Array

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from parity.diagnose.agreement import LEFT, alike, is_close
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import LEFT, Evidence, alike, is_close
+from parity.diagnose.evidence import Evidence
 from parity.diagnose.ops.activations import log_softmax
 from parity.judge.result import Cause, FirstDifference
 from parity.trace import key_of

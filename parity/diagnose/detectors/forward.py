@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE, alike, common_factor, explained, rounds_to_one, told_factor
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import CLOSE, Evidence, alike, common_factor, explained, rounds_to_one, told_factor
+from parity.diagnose.evidence import Evidence
 from parity.diagnose.fitting import BITS, narrow_format
 from parity.diagnose.ops.activations import FUNCTIONS, INVERSES
 from parity.judge.metrics import norm

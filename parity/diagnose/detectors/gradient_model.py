@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import EMPTY_GRADIENT, LEFT, ROUNDING, is_close
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.aggregation import (
     cause_of_factor,
@@ -14,7 +15,7 @@ from parity.diagnose.detectors.aggregation import (
     other_reduction,
 )
 from parity.diagnose.detectors.weight_decay import cause_of_decay, decay_of_the_reference
-from parity.diagnose.evidence import EMPTY_GRADIENT, LEFT, ROUNDING, Evidence, is_close
+from parity.diagnose.evidence import Evidence
 from parity.diagnose.fitting import BITS, CLOSE_DERIVED, FEW_ELEMENTS, Partly, counts, fit_partly, narrow_format
 from parity.judge.metrics import norm
 from parity.judge.result import Cause

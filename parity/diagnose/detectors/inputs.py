@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE, explained, same_values
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import CLOSE, Evidence, explained, same_values
+from parity.diagnose.evidence import Evidence
 from parity.judge.result import Cause, FirstDifference
 from parity.trace.arrays import Array
 

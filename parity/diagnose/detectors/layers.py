@@ -4,9 +4,10 @@ from itertools import permutations
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE, LEFT, common_factor, explained, fit
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.forward import left_by_channels, outputs
-from parity.diagnose.evidence import CLOSE, LEFT, Evidence, common_factor, explained, fit
+from parity.diagnose.evidence import Evidence
 from parity.diagnose.fitting import as_dropout_keeps, likely_share
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference

@@ -5,8 +5,8 @@ from math import isfinite, log2
 
 import numpy as np
 
+from parity.diagnose.agreement import fit
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import fit
 from parity.diagnose.fitting import BITS
 from parity.judge.levels.mixed import Halves, all_skipped
 from parity.judge.metrics import norm

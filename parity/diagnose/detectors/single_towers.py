@@ -5,15 +5,9 @@ from typing import cast
 
 import numpy as np
 
+from parity.diagnose.agreement import EMPTY_GRADIENT, common_factor, explained_together, same_values, share_explained
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import (
-    EMPTY_GRADIENT,
-    Evidence,
-    common_factor,
-    explained_together,
-    same_values,
-    share_explained,
-)
+from parity.diagnose.evidence import Evidence
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace.arrays import Array

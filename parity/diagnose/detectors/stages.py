@@ -9,8 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
+from parity.diagnose.agreement import common_factor, fit
 from parity.diagnose.detectors.clipping import limit_of
-from parity.diagnose.evidence import Evidence, common_factor, fit
+from parity.diagnose.evidence import Evidence
 from parity.diagnose.optimizer_input import slot_rule
 from parity.judge.metrics import norm
 from parity.trace import EXECUTION_RANK

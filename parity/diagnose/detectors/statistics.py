@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import (
+from parity.diagnose.agreement import (
     CLOSE,
-    Evidence,
     common_factor,
     explained_together,
     rounds_to_one,
     same_values,
     share_explained,
 )
+from parity.diagnose.catalogue import build_cause
+from parity.diagnose.evidence import Evidence
 from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Cause, FirstDifference
 from parity.trace import format_evaluated, parse_evaluated

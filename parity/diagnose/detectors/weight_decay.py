@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE, Fit, alike, fit
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import CLOSE, Evidence, Fit, alike, fit
+from parity.diagnose.evidence import Evidence
 from parity.diagnose.optimizer_input import optimizer_inputs
 from parity.judge.metrics import norm
 from parity.judge.result import Cause, FirstDifference

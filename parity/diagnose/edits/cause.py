@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.edits.edit import EDITED_ACTIVATIONS, OTHER_OPERATION, Edit, is_loss, is_mask
 from parity.diagnose.edits.masks import FILLING
 from parity.diagnose.edits.side import Hit, Side, kinds_of
-from parity.diagnose.evidence import CLOSE
 from parity.diagnose.ops.table import UNARY, plain
 from parity.judge.result import Cause
 from parity.locate.downstream import losses_of, readers, upstream

@@ -5,6 +5,7 @@ from itertools import chain, combinations
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE
 from parity.diagnose.edits.edit import (
     EDITED_ACTIVATIONS,
     LEAST_FACTOR,
@@ -21,7 +22,6 @@ from parity.diagnose.edits.edit import (
     name_without,
     origin,
 )
-from parity.diagnose.evidence import CLOSE
 from parity.diagnose.fitting import different_numbers
 from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.diagnose.ops.rearranging import REARRANGING

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from parity.diagnose.agreement import same_values
 from parity.diagnose.edits.edit import (
     EDITED_ACTIVATIONS,
     LEAST_FACTOR,
@@ -23,7 +24,6 @@ from parity.diagnose.edits.edit import (
 )
 from parity.diagnose.edits.masks import FILLING, counts_things, mask_edits
 from parity.diagnose.edits.windows import window_edits
-from parity.diagnose.evidence import same_values
 from parity.diagnose.ops.activations import log_softmax, softmax
 from parity.diagnose.ops.forward_pass import RecomputedPass, Taken
 from parity.diagnose.ops.rearranging import CONCATENATING, LAYOUTS, REARRANGING

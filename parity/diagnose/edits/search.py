@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE
 from parity.diagnose.edits.cause import cause_of_hit
 from parity.diagnose.edits.edit import Edit, Near
 from parity.diagnose.edits.operands import exchanged, followed, moved_edits, operand_edits
 from parity.diagnose.edits.ops import plain_edits
 from parity.diagnose.edits.repeated import Changes, made_again
 from parity.diagnose.edits.side import MOST_OPS_CHANGED, Hit, Side, kinds_of
-from parity.diagnose.evidence import CLOSE
 from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.diagnose.ops.rearranging import CONCATENATING
 from parity.diagnose.ops.table import plain

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import same_values
 from parity.diagnose.edits.edit import At, Edit
-from parity.diagnose.evidence import same_values
 from parity.diagnose.ops.table import plain
 from parity.diagnose.ops.windows import Pads, TooLarge, convolved, work
 from parity.trace.arrays import Array

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from parity.diagnose.agreement import ROUNDING
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import ROUNDING
 from parity.diagnose.interventions.probes import PROBE_STEP, Bench
 from parity.diagnose.interventions.protocol import Change
 from parity.judge.metrics import distance, norm

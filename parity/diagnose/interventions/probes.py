@@ -7,9 +7,9 @@ from math import inf
 
 import numpy as np
 
+from parity.diagnose.agreement import ROUNDING
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.edits.edit import is_mask
-from parity.diagnose.evidence import ROUNDING
 from parity.diagnose.fitting import MOST_BY_ROUNDING
 from parity.diagnose.interventions.protocol import Repeats
 from parity.judge.metrics import distance, norm

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import rounds_to_one
 from parity.diagnose.catalogue import Description, describe
 from parity.diagnose.edits.edit import is_mask
-from parity.diagnose.evidence import rounds_to_one
 from parity.diagnose.interventions.probes import Bench
 from parity.diagnose.interventions.protocol import Change, Undone
 from parity.judge.metrics import norm

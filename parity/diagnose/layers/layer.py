@@ -6,8 +6,8 @@ down to rounding, and the reference's own rule, computed the same way, gives the
 
 import numpy as np
 
+from parity.diagnose.agreement import common_factor
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import common_factor
 from parity.diagnose.layers.normalization import normalised, norms_behind, softmax_axis, softmax_scale
 from parity.diagnose.layers.rules import Layer, Rule, explains_all, functions, gives, number
 from parity.diagnose.ops.activations import softmax

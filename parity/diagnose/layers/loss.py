@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import LEFT
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import LEFT
 from parity.diagnose.layers.loss_forms import BY_LABELS, OTHER_ORDERS, Form, forms
 from parity.judge.result import Cause
 from parity.trace.arrays import Array

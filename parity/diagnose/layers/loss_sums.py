@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.diagnose.evidence import CLOSE_OUTPUT
+from parity.diagnose.agreement import CLOSE_OUTPUT
 from parity.diagnose.layers.linear_terms import Term, Terms, terms_of
 from parity.diagnose.layers.term_counts import in_one_order
 from parity.locate.downstream import active, readers, upstream

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE_OUTPUT, LEFT
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import CLOSE_OUTPUT, LEFT
 from parity.diagnose.layers.linear_terms import Term
 from parity.diagnose.layers.loss_sums import Sums, otherwise
 from parity.diagnose.layers.term_counts import (

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE, rounds_to_one, same_values
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import CLOSE, rounds_to_one, same_values
 from parity.diagnose.layers.rules import ALL_ONE, Layer, Rule, explains_all, gives, number
 from parity.diagnose.ops.activations import softmax
 from parity.judge.metrics import norm

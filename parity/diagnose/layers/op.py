@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE, LEFT, same_in_order
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.edits.edit import OTHER_OPERATION
-from parity.diagnose.evidence import CLOSE, LEFT, same_in_order
 from parity.diagnose.fitting import different_numbers
 from parity.diagnose.layers.rules import functions
 from parity.diagnose.ops.rearranging import CONCATENATING, GRAPH_PADDING

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE, alike, same_in_order
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import CLOSE, alike, same_in_order
 from parity.diagnose.fitting import different_numbers
 from parity.diagnose.layers.products import INNER_AXES
 from parity.judge.metrics import is_constant, norm

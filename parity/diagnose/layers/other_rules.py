@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import CLOSE
 from parity.diagnose.layers.rules import functions
 from parity.diagnose.ops.resize import resized
 from parity.judge.metrics import norm

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE_OUTPUT, reproduces, same_values
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import CLOSE_OUTPUT, reproduces, same_values
 from parity.judge.result import Cause
 from parity.locate.layouts import MOST_ALIGNED
 from parity.trace.arrays import Array

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE_OUTPUT
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import CLOSE_OUTPUT
 from parity.diagnose.layers.recurrent_cells import (
     GATE_NAMES,
     Cell,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.diagnose.evidence import reproduces, same_values
+from parity.diagnose.agreement import reproduces, same_values
 from parity.diagnose.ops.activations import FUNCTIONS, SLOPES
 from parity.trace.arrays import Array
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from parity.diagnose.evidence import CLOSE_OUTPUT
+from parity.diagnose.agreement import CLOSE_OUTPUT
 from parity.diagnose.layers.linear_terms import Term
 from parity.trace.arrays import Array
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.edits.edit import OTHER_OPERATION
-from parity.diagnose.evidence import CLOSE
 from parity.diagnose.ops.activations import softmax
 from parity.judge.metrics import norm
 from parity.judge.result import Cause

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import reproduces, same_values
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import reproduces, same_values
 from parity.diagnose.layers.other_rules import is_held
 from parity.diagnose.ops.windows import MOST_MULTIPLICATIONS, convolved, pooled, spread
 from parity.judge.result import Cause

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from parity.diagnose import Evidence
+from parity.diagnose.agreement import CLOSE_OUTPUT, is_close
 from parity.diagnose.catalogue import Trait, causes_with
 from parity.diagnose.detectors.aggregation import loss_scale
-from parity.diagnose.evidence import CLOSE_OUTPUT, is_close
 from parity.diagnose.layers.loss import Loss, is_a_count, other_loss
 from parity.diagnose.layers.loss_sums import linear_in, otherwise, sums_of, unexplained
 from parity.diagnose.layers.loss_terms import other_terms

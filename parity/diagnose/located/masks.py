@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.edits.edit import is_mask
-from parity.diagnose.evidence import CLOSE
 from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.judge.result import Cause
 from parity.locate import Location

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE
 from parity.diagnose.detectors.aggregation import is_power_of_two
 from parity.diagnose.edits.cause import done_later, is_done_later
 from parity.diagnose.edits.edit import name_without
 from parity.diagnose.edits.search import is_whole, repaired
 from parity.diagnose.edits.side import Side
-from parity.diagnose.evidence import CLOSE
 from parity.diagnose.layers.op import Op, Taken, at_op
 from parity.diagnose.located.op_inputs import cause_of_broadcast
 from parity.diagnose.ops.rearranging import LAYOUTS

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from parity.diagnose.evidence import same_in_order
+from parity.diagnose.agreement import same_in_order
 from parity.diagnose.ops.rearranging import REARRANGING, places_of
 from parity.diagnose.ops.table import computed, plain
 from parity.diagnose.ops.windows import work

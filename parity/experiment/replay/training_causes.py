@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from parity.diagnose import Evidence, find_causes
+from parity.diagnose.agreement import CLOSE
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import CLOSE
 from parity.experiment.replay.free_run import FreeRuns
 from parity.experiment.replay.port import ReplayedPort
 from parity.judge.metrics import distance, norm, worst

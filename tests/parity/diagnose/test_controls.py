@@ -9,7 +9,7 @@ from support.tiny_case import BREAK, write_case
 
 from parity.case import load_case
 from parity.diagnose import Evidence, find_causes
-from parity.diagnose.evidence import rounds_to_one, told_factor
+from parity.diagnose.agreement import rounds_to_one, told_factor
 from parity.diagnose.interventions.control import of_the_repetition
 from parity.diagnose.interventions.probes import Bench, ignored_input
 from parity.diagnose.interventions.protocol import Change

@@ -5,7 +5,7 @@ import pytest
 from support.made_steps import trace
 
 from parity.diagnose import Evidence
-from parity.diagnose.evidence import (
+from parity.diagnose.agreement import (
     explained,
     explained_together,
     fit,

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from support.made_steps import causes_between
 
-from parity.diagnose.detectors.aggregation import cause_of_factor, cause_of_towers, is_power_of_two
-from parity.diagnose.detectors.clipping import by_value, clipped_before_combining, how, limit_of
-from parity.diagnose.detectors.forward import left_by_channels
-from parity.diagnose.detectors.gradient_model import split
-from parity.diagnose.detectors.weight_decay import cause_of_decay, decay_of_the_reference
-from parity.diagnose.evidence import (
+from parity.diagnose.agreement import (
     alike,
     common_factor,
     explained,
@@ -21,6 +16,11 @@ from parity.diagnose.evidence import (
     same_values,
     told_factor,
 )
+from parity.diagnose.detectors.aggregation import cause_of_factor, cause_of_towers, is_power_of_two
+from parity.diagnose.detectors.clipping import by_value, clipped_before_combining, how, limit_of
+from parity.diagnose.detectors.forward import left_by_channels
+from parity.diagnose.detectors.gradient_model import split
+from parity.diagnose.detectors.weight_decay import cause_of_decay, decay_of_the_reference
 from parity.judge import Check, FirstDifference
 
 X = np.array([3.0, 4.0, 0.0])  # of norm 5

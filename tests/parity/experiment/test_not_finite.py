@@ -7,8 +7,8 @@ from support.tiny_case import BREAK, write_case
 
 from parity.case import load_case
 from parity.diagnose import Evidence, find_causes, find_further
+from parity.diagnose.agreement import fit, least_squares
 from parity.diagnose.detectors.forward import _fits
-from parity.diagnose.evidence import fit, least_squares
 from parity.experiment import run_case
 from parity.experiment.rejudge.non_differentiable import NON_DIFFERENTIABLE_NOTE, settle_kinks
 from parity.judge import Check, FirstDifference, Join

@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from parity.diagnose.agreement import is_close, rounds_to_one
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.updates.sides import Sides, explained_fully, select_moves
 from parity.diagnose.detectors.updates.solver import GRADIENT, Form, Formula
 from parity.diagnose.detectors.weight_decay import cause_of_decay
-from parity.diagnose.evidence import Evidence, is_close, rounds_to_one
+from parity.diagnose.evidence import Evidence
 from parity.diagnose.fitting import CLOSE_SOLVED
 from parity.diagnose.optimizer_input import slot_rule
 from parity.judge.metrics import norm

@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import EMPTY_GRADIENT, is_close
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.updates.optimizer_gradients import dampened_shares
 from parity.diagnose.detectors.weight_decay import cause_of_decay
-from parity.diagnose.evidence import EMPTY_GRADIENT, Evidence, is_close
+from parity.diagnose.evidence import Evidence
 from parity.diagnose.fitting import CLOSE_DERIVED, FEW_ELEMENTS, RESIDUAL_OF_RULE, Partly, counts, fit_partly
 from parity.diagnose.optimizer_input import Input, linear_slot, slot_rule
 from parity.judge.metrics import norm

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from parity.diagnose.agreement import LEFT, common_factor, fit, rounds_to_one
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.clipping import by_value
-from parity.diagnose.evidence import LEFT, Evidence, common_factor, fit, rounds_to_one
+from parity.diagnose.evidence import Evidence
 from parity.diagnose.fitting import CLOSE_DERIVED
 from parity.diagnose.optimizer_input import Input, linear_slot, optimizer_inputs, slot_rule
 from parity.judge.metrics import norm

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import fit, is_close
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.detectors.updates.formula import formulas_of
 from parity.diagnose.detectors.updates.formula_names import name_formula
 from parity.diagnose.detectors.updates.sides import Moves, Sides, differs, explained_fully, select_moves, sides_of
 from parity.diagnose.detectors.updates.solver import GRADIENT, Form, Formula, Move, forms, holds, solve
-from parity.diagnose.evidence import Evidence, fit, is_close
+from parity.diagnose.evidence import Evidence
 from parity.diagnose.fitting import CLOSE_SOLVED, RESIDUAL_OF_RULE
 from parity.diagnose.optimizer_input import slot_rule
 from parity.judge.result import Cause, FirstDifference

@@ -4,16 +4,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
+from parity.diagnose.agreement import CLOSE, common_factor, explained_together, is_close, share_explained, told_factor
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.evidence import (
-    CLOSE,
-    Evidence,
-    common_factor,
-    explained_together,
-    is_close,
-    share_explained,
-    told_factor,
-)
+from parity.diagnose.evidence import Evidence
 from parity.diagnose.fitting import RESIDUAL_OF_RULE
 from parity.diagnose.optimizer_input import SlotRule, slot_rule
 from parity.judge.metrics import norm

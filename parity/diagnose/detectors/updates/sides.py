@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parity.diagnose.agreement import ROUNDING
 from parity.diagnose.detectors.updates.solver import Move, moves_of
-from parity.diagnose.evidence import ROUNDING, Evidence
+from parity.diagnose.evidence import Evidence
 from parity.judge.metrics import norm
 from parity.judge.result import Explained, FirstDifference
 

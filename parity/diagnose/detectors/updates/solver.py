@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parity.diagnose.evidence import LEFT, ROUNDING, Evidence, fit
+from parity.diagnose.agreement import LEFT, ROUNDING, fit
+from parity.diagnose.evidence import Evidence
 from parity.judge.metrics import is_finite, norm
 from parity.trace import key_of, parse_key
 from parity.trace.arrays import Array
