@@ -88,13 +88,6 @@ CASES = [
     ([{"x": ROWS}, {"x": ROWS}], True, None),  # cut behind what was recorded
     ([{"x": ROWS}, {"x": LATER}], False, ("overlapping_data", "towers 0 and 1 share 2 of 3 examples (x)")),
     ([{"x": ROWS}, {"x": LATER}], True, ("overlapping_data", "towers 0 and 1 share 2 of 3 examples (x)")),
-    ([{"x": [*ROWS, ROWS[0]]}, {"x": [*OTHER, ROWS[0]]}], False, None),  # drawn from a queue that repeats them
-    ([{"x": OTHER}, {"x": [ROWS[0], OTHER[0], ROWS[0]]}], False, None),
-    (
-        [{"x": [*ROWS, ROWS[0]]}, {"x": [*ROWS, ROWS[0]]}],
-        False,
-        ("same_data", "towers 0 and 1 get the very same batch (x)"),
-    ),
     (
         [{"x": ROWS, "rate": 0.5}, {"x": ROWS, "rate": 0.5}],
         False,

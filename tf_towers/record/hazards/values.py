@@ -98,9 +98,6 @@ def hazards_in_values(section: Section, tensors: Tensors) -> List[Hazard]:
     if not shared or (shared == sizes[0][0] and cut_behind(section)):
         return []
     size = sizes[0][0]
-    # youtube-8m's queue holds each example several times: what is drawn twice says nothing of how a batch is cut.
-    if shared < size and any(_repeats(batch) for batch in towers):
-        return []
     what = "get the very same batch" if shared == size else f"share {shared} of {size} examples"
     return [
         Hazard(
@@ -126,20 +123,12 @@ def _shared_examples(one: Tensors, other: Tensors) -> int:
     # Constant floats, as masks of ones, are shared by chance too.
     if not any(one[name].dtype.kind == "f" and np.ptp(one[name]) for name in names) and one[names[0]].ndim < 2:
         return 0
-    seen = set(_examples(other))
-    return sum(each in seen for each in _examples(one))
 
+    def example(batch: Tensors, row: int) -> Tuple[bytes, ...]:
+        return tuple(np.ascontiguousarray(batch[name][row]).tobytes() for name in names)
 
-def _repeats(batch: Tensors) -> bool:
-    examples = _examples(batch)
-    return len(set(examples)) < len(examples)
-
-
-def _examples(batch: Tensors) -> List[Tuple[bytes, ...]]:
-    """The rows of all arrays of a batch, each example's together."""
-    names = sorted(batch)
-    size = len(batch[names[0]])
-    return [tuple(np.ascontiguousarray(batch[name][row]).tobytes() for name in names) for row in range(size)]
+    seen = {example(other, row) for row in range(size)}
+    return sum(example(one, row) in seen for row in range(size))
 
 
 def _entry(section: Section, tensors: Tensors, tower: int, name: str) -> Optional[Array]:
