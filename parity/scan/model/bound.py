@@ -17,7 +17,7 @@ GIVEN = frozenset([*dir(builtins), *BUILTINS_OF_PYTHON_2, "__file__", "__path__"
 # By which names come to be that no statement shows.
 MADE_UP = re.compile(r"\bexec\b|execfile|globals\(\)|locals\(\)|(?<![\w.])vars\(\)|__builtins__|\bbuiltins\b|^\s*%")
 MAY_HAVE_ANY = re.compile(r"import\s*\*|\bexec\b|execfile|globals\(\)|locals\(\)|setattr|__getattr__|sys\.modules")
-GENERATED = re.compile(r"_pb2(_grpc)?$|^_|version")
+GENERATED = re.compile(r"_pb2(_grpc)?$|^_|version")  # modules that are made when a package is built or installed
 # Syntax trees here have no names of handlers.
 HANDLED = re.compile(r"\s*except\b.*(?:\bas\s+|,\s*)(\w+)\s*:")
 GLOBALS = re.compile(r"\s*(?:global|nonlocal)\s+([\w, ]+)")
@@ -79,10 +79,9 @@ def lacking_imports(module: Module, texts: Sequence[tuple[Path, str]]) -> list[t
         # Of several files, or folders, of a name it may be another one.
         others = [each for each in files if each != path and node.module.partition(".")[0] in (*each.parts, each.stem)]
         text = files.get(path)
-        if text is None and _is_own_package(node.module, module):
-            lacking += [
-                (node, each.name) for each in node.names if not _is_in_package(each.name, module.path.parent, files)
-            ]
+        # A dot before it begins in the package, and not where that lies.
+        if text is None and not node.level and _is_own_package(node.module, module):
+            lacking += [(node, each.name) for each in node.names if not _is_in_package(each.name, node.module, files)]
         if text is None or others or MAY_HAVE_ANY.search(text):
             continue
         lacking += [(node, each.name) for each in node.names if not re.search(rf"\b{re.escape(each.name)}\b", text)]
@@ -95,15 +94,20 @@ def _is_own_package(name: str, module: Module) -> bool:
     return list(module.path.parent.parts[-len(parts) :]) == parts
 
 
-def _is_in_package(name: str, folder: Path, files: Mapping[Path, str]) -> bool:
-    """Whether a package has a module, a package or a word of a name; what is made when it is installed may be there."""
-    if name == "*" or GENERATED.search(name) or folder / f"{name}.py" in files:
+def _is_in_package(name: str, package: str, files: Mapping[Path, str]) -> bool:
+    """Whether a package, or another folder of its name, has a module, a package or a word of a name."""
+    if name == "*" or GENERATED.search(name):
         return True
-    word = re.compile(rf"\b{re.escape(name)}\b")
-    begins = files.get(folder / "__init__.py", "")
-    return any(folder / name in path.parents for path in files) or bool(
-        word.search(begins) or MAY_HAVE_ANY.search(begins)
-    )
+    parts, word = tuple(package.split(".")), re.compile(rf"\b{re.escape(name)}\b")
+    for path, text in files.items():
+        for size in range(len(parts), len(path.parts)):
+            if path.parts[size - len(parts) : size] != parts:
+                continue
+            if path.parts[size] in (name, f"{name}.py"):
+                return True
+            if path.parts[size] == "__init__.py" and (word.search(text) or MAY_HAVE_ANY.search(text)):
+                return True
+    return False
 
 
 def _with_stars(module: Module, modules: Sequence[Module]) -> list[Module] | None:

@@ -3,7 +3,7 @@
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,6 +44,9 @@ FEWEST_COMMANDS = 2
 SHELL = (".sh", ".bash")
 SET_IN_SHELL = re.compile(r"""^\s*(?:export\s+)?(\w+)=(?:"([^"$`\n]*)"|'([^'\n]*)'|([^\s"'`$;&|(]*))\s*(?:#.*)?$""")
 READ_IN_SHELL = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+# Letters of a value of an option, and of a command: what is longer is left as it stands, or a file of a few megabytes that
+# sets one long value and reads it over and over would be written out as terabytes.
+LONGEST_VALUE, LONGEST_COMMAND = 200, 10_000
 # From the beginning of a path on: looked for from each of its letters, a long line without one takes minutes.
 SCRIPT = re.compile(r"((?<![\w./${}-])[\w./${}-]+\.py|-m\s+[\w.]+)\b")
 VALUE = r"[\w.+$-][\w.+$/{}-]*"
@@ -270,24 +273,28 @@ def _steps(path: Path, other: Path) -> int:
     return len(path.parents) + len(other.parents) - 2 * shared
 
 
-def _commands(path: Path, text: str) -> list[str]:
+def _commands(path: Path, text: str) -> Iterable[str]:
     """Returns the lines of a text, those that go on in the next one joined.
 
     Of a shell's script without comments, and with the values that it has given its variables: those that stand there as they
     are.
     """
     lines = re.sub(r"\\\s*(\\n[\"',\s]*)?\n", " ", text).split("\n")
-    return list(_run_by_a_shell(lines)) if path.suffix in SHELL else lines
+    return _run_by_a_shell(lines) if path.suffix in SHELL else lines
 
 
-def _run_by_a_shell(lines: list[str]) -> Iterator[str]:
+def _run_by_a_shell(lines: Sequence[str]) -> Iterator[str]:
     known = dict[str, str]()
     for line in lines:
         if line.lstrip().startswith("#"):
             continue
+        if len(line) > LONGEST_COMMAND:
+            yield line
+            continue
         given = SET_IN_SHELL.match(line)
         if given:
-            known[given[1]] = next((each for each in given.groups()[1:] if each is not None), "")
+            value = next((each for each in given.groups()[1:] if each is not None), "")
+            known[given[1]] = value if len(value) <= LONGEST_VALUE else f"${given[1]}"
         yield READ_IN_SHELL.sub(lambda read: known.get(read[1] or read[2], read[0]), line)
 
 

@@ -11,7 +11,7 @@ from parity.scan.model.module import Function, Module
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
-from parity.scan.rules.rule import Hit, Rule, block_of, is_session_run, linked
+from parity.scan.rules.rule import Hit, Rule, assigns, block_of, is_session_run, linked
 
 TRAIN_WORDS = re.compile(r"train|optim|apply_grad|minimi[sz]e|update|solver", re.IGNORECASE)
 NO_TRAINING = re.compile(
@@ -140,17 +140,24 @@ def _trained(call: ast.Call) -> set[str]:
         return set()
     fetched = list(ast.walk(call.args[0]))
     # Of a dictionary it is the key that says what is fetched.
-    keyed = [each for each in fetched if isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Constant)]
+    keyed = [each for each in fetched if isinstance(each, ast.Subscript) and _key(each)]
     holders = {part for each in keyed for part in ast.walk(each.value)}
-    names = {str(each.slice.value) for each in keyed if isinstance(each.slice, ast.Constant)}
-    names |= {chain(each) for each in fetched if isinstance(each, ast.Name | ast.Attribute) and each not in holders}
-    return {
-        name
-        for name in names
-        if TRAIN_WORDS.search(name)
-        and not NO_TRAINING.search(name)
-        and "." not in name.replace("self.", "").replace("model.", "")
-    }
+    names = {chain(each) for each in fetched if isinstance(each, ast.Name | ast.Attribute) and each not in holders}
+    found = {name for name in names if _says_training(name) and "." not in _own(name)}
+    return found | {source_of(each) for each in keyed if _says_training(_key(each))}
+
+
+def _key(node: ast.Subscript) -> str:
+    value = node.slice.value if isinstance(node.slice, ast.Constant) else None
+    return value if isinstance(value, str) else ""
+
+
+def _says_training(name: str) -> bool:
+    return bool(TRAIN_WORDS.search(name)) and not NO_TRAINING.search(name)
+
+
+def _own(name: str) -> str:
+    return name.replace("self.", "").replace("model.", "")
 
 
 def _follows(later: ast.Call, earlier: ast.Call, module: Module) -> bool:
@@ -262,7 +269,7 @@ def _written_between(code: Code) -> Iterator[Hit]:
                 if not is_session_run(call) or not call.args or not _in_a_training_loop(call, function, program):
                     continue
                 for each in ast.walk(call.args[0]):
-                    if isinstance(each, ast.Call) and _assigns(each, function.module):
+                    if isinstance(each, ast.Call) and assigns(each, function.module):
                         yield Hit(call, function.module, f"{source_of(each)} is made and run between training steps")
                         break
 
@@ -295,14 +302,6 @@ def _runs_training(call: ast.Call) -> bool:
         # What a batch is fed to, by whatever name the op is fetched.
         return bool(_trained(call)) or len(call.args) > 1 or any(key.arg == "feed_dict" for key in call.keywords)
     return call.func.attr in ("train_step", "train_on_batch")
-
-
-def _assigns(call: ast.Call, module: Module) -> bool:
-    attribute = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    return attribute in ("assign", "assign_add", "assign_sub") or module.resolved(call.func) in (
-        "tf.assign",
-        "tf.assign_add",
-    )
 
 
 def _half(code: Code) -> Iterator[Hit]:

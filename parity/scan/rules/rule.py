@@ -97,6 +97,12 @@ def is_session_run(call: ast.Call) -> bool:
     )
 
 
+def assigns(call: ast.Call, module: Module) -> bool:
+    """Whether a call assigns to a variable: `tf.assign(v, ...)`, by whatever name, or a method of the variable."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else module.resolved(call.func)
+    return name.removeprefix("tf.") in ("assign", "assign_add", "assign_sub")
+
+
 def statement_of(node: ast.AST, module: Module) -> ast.AST:
     """Returns the statement that an expression is part of."""
     if isinstance(node, ast.stmt):

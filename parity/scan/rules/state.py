@@ -10,7 +10,7 @@ from parity.scan.model.module import Function, Module
 from parity.scan.model.names import chain
 from parity.scan.model.repository import source_of
 from parity.scan.result import Severity
-from parity.scan.rules.rule import CALLERS, Hit, Rule, linked, statement_of
+from parity.scan.rules.rule import CALLERS, Hit, Rule, assigns, linked, statement_of
 
 MAKERS_OF_STEPS = frozenset(["get_or_create_global_step", "get_global_step", "create_global_step"])
 NO_AVERAGES = ("np.", "numpy.", "tf.reduce", "slim.")  # that an `average` of arrays is of
@@ -215,7 +215,7 @@ def _counters(code: Code) -> Iterator[Hit]:
                 if not writes or not reads or _has_order(function):
                     continue
                 by_hand = "variable" in made and any(
-                    _assigns(each, function) for each in function.calls if each not in writes
+                    assigns(each, function.module) for each in function.calls if each not in writes
                 )
                 if by_hand or _reach_an_optimizer(reads, function, program):
                     text = f"{name} is counted beside the updates that read it, in no order"
@@ -276,12 +276,6 @@ def _reads(function: Function, name: str, writes: list[ast.Call]) -> set[ast.AST
 def _reach_an_optimizer(reads: set[ast.AST], function: Function, program: Program) -> bool:
     made = [call for call in function.calls if chain(call.func).endswith("Optimizer")]
     return any(not reads.isdisjoint(program.repository.sources(each, function.module)) for each in made)
-
-
-def _assigns(call: ast.Call, function: Function) -> bool:
-    methods = ("assign", "assign_add", "assign_sub")
-    named = function.module.resolved(call.func) in ("tf.assign", "tf.assign_add", "tf.assign_sub")
-    return named or (isinstance(call.func, ast.Attribute) and call.func.attr in methods)
 
 
 def _is_target(node: ast.Name, function: Function) -> bool:

@@ -1,5 +1,7 @@
 """What runs only with an option that nothing in a repository gives: a note that names it."""
 
+import tracemalloc
+
 import pytest
 
 from parity.scan.scan import scan
@@ -171,6 +173,16 @@ def test_a_default_that_one_command_sets_otherwise_is_a_warning_if_that_is_an_ex
 )
 def test_what_a_shell_s_script_gives_is_read_with_its_variables_and_without_its_comments(tmp_path, script, word):
     assert finding_of(tmp_path, test="FLAGS.optimizer == 'momentum'", run_sh=script)[0] == word
+
+
+def test_a_long_value_that_a_script_reads_over_and_over_is_not_written_out(tmp_path):
+    text = f"A={'x' * 100_000}\n" + "$A" * 50_000 + "\n" + "python train.py --optimizer=$A\n" * 1000
+    tracemalloc.start()
+    try:
+        assert finding_of(tmp_path, run_sh=text)[0] == "warning"  # anything may be in it
+        assert tracemalloc.get_traced_memory()[1] < 200e6
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

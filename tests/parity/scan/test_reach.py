@@ -243,6 +243,9 @@ def test_what_a_script_with_an_import_that_ends_it_is_found_for_is_a_note(tmp_pa
         ("from nets import inception", {"nets/inception.py": "a = 1"}, "warning"),
         ("from nets import inception", {"nets/inception/__init__.py": ""}, "warning"),
         ("from nets import inception_pb2", {}, "warning"),
+        ("from nets import inception", {"lib/nets/inception.py": "a = 1"}, "warning"),
+        ("from .nets import inception", {"nets/nets/inception.py": "a = 1"}, "warning"),
+        ("from .nets import inception", {"nets/nets/other.py": "a = 1"}, "warning"),
         ("from other import inception", {}, "warning"),
     ],
 )
