@@ -187,11 +187,8 @@ def _middle(values: Array) -> float:
     """The median size of what is not zero, without the huge number that a mask has filled in."""
     # Without zeros: behind a ReLU they are half of the numbers, and would make the median 0.
     sizes = np.abs(values[(values != 0.0) & np.isfinite(values)])
-    most = sizes.max(initial=0.0)
-    others = sizes[sizes < (1.0 - FILLED) * most]
-    # Scores beside -1e9 where they are masked: more than HUGE, and ten times all others, it is a mask's fill.
-    if most >= HUGE and len(others) and others.max() <= DWARFED * most:
-        sizes = others
+    filled = _filled(sizes)
+    sizes = sizes if filled is None else sizes[~filled]
     return float(np.median(sizes)) if len(sizes) else 0.0
 
 
@@ -201,18 +198,23 @@ def without_fill(value: Array) -> Array:
     Args:
       value: of any shape and dtype.
     """
-    if value.dtype.kind != "f" or not value.size:
+    # The least first: of most outputs it ends here, at one pass over them.
+    if value.dtype.kind != "f" or not value.size or not -np.inf < value.min() <= -HUGE or not np.isfinite(value).all():
         return value
-    least = value.min()
-    # Beside it exp is 0 in float64 wherever all others are small: of 1e3 and a tenth of it they are 900 apart, and exp(-745)
-    # is the least that is none.
-    if not np.isfinite(least) or least > -HUGE:
-        return value
-    filled = value < (1.0 - FILLED) * least
-    others = value[~filled]
-    if not others.size or np.abs(others).max() > DWARFED * -least:
-        return value
-    return np.where(filled, -np.inf, value)
+    filled = _filled(np.abs(value))
+    return value if filled is None or (value[filled] > 0.0).any() else np.where(filled, -np.inf, value)
+
+
+def _filled(sizes: Array) -> Array | None:
+    """Where a mask has filled in its number, by the sizes of all; None where there is no such number.
+
+    Scores beside -1e9 where they are masked: more than `HUGE`, and ten times all others. Wherever a softmax sees both, these
+    are 900 and more apart, and exp(-745) is the least that is not 0 in float64.
+    """
+    most = sizes.max(initial=0.0)
+    filled = np.asarray(sizes >= (1.0 - FILLED) * most)
+    others = sizes[~filled]
+    return filled if most >= HUGE and others.size and others.max() <= DWARFED * most else None
 
 
 def _by_size(passed: Pass) -> dict[int, list[_Output]]:
