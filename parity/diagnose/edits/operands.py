@@ -290,7 +290,9 @@ def _moved(at: At) -> Iterator[Edit]:
                 if not np.array_equal(arranged, own):
                     name, *words = _of_moved(at.kind, own, arranged, here, taker if masked else None)
                     of_input = each.source is None or each.source in at.run.of_data
-                    if name == "moved_values" and of_input and _has_two_axes_exchanged(own, arranged):
+                    # Of a matrix it is the product that is transposed; of images the input.
+                    of_images = name == "transposed_product" and own.ndim > 2
+                    if (name == "moved_values" or of_images) and of_input and _has_two_axes_exchanged(own, arranged):
                         name, words = "transposed_input", [words[0], "takes it with two of its axes exchanged"]
                     yield from at.edit(at.instead(place, arranged), name, *words)
             if not masked:

@@ -46,7 +46,7 @@ SET_IN_SHELL = re.compile(r"""^\s*(?:export\s+)?(\w+)=(?:"([^"$`\n]*)"|'([^'\n]*
 READ_IN_SHELL = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 # Letters of a value of an option, and of a command: what is longer is left as it stands, or a file of a few megabytes that
 # sets one long value and reads it over and over would be written out as terabytes.
-LONGEST_VALUE, LONGEST_COMMAND = 200, 10_000
+LONGEST_IN_SHELL, LONGEST_COMMAND = 200, 10_000
 # From the beginning of a path on: looked for from each of its letters, a long line without one takes minutes.
 SCRIPT = re.compile(r"((?<![\w./${}-])[\w./${}-]+\.py|-m\s+[\w.]+)\b")
 VALUE = r"[\w.+$-][\w.+$/{}-]*"
@@ -294,7 +294,7 @@ def _run_by_a_shell(lines: Sequence[str]) -> Iterator[str]:
         given = SET_IN_SHELL.match(line)
         if given:
             value = next((each for each in given.groups()[1:] if each is not None), "")
-            known[given[1]] = value if len(value) <= LONGEST_VALUE else f"${given[1]}"
+            known[given[1]] = value if len(value) <= LONGEST_IN_SHELL else f"${given[1]}"
         yield READ_IN_SHELL.sub(lambda read: known.get(read[1] or read[2], read[0]), line)
 
 

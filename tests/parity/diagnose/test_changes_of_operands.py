@@ -313,6 +313,16 @@ def test_a_matrix_that_goes_in_transposed_is_told_as_that():
     assert {each.name for each in found} == {"moved_values"}, "no matrix whose transpose would fit in its place"
 
 
+def test_images_with_channels_first_that_go_in_transposed_are_a_transposed_input():
+    images = np.cos(np.arange(2 * 3 * 4 * 4.0)).reshape(2, 3, 4, 4)
+    side = passed(("Cos", [images], images), ("Mul", [0, W], images * W))
+    side = of_weights(side._replace(ops=[side.ops[0]._replace(weights=[]), *side.ops[1:]]), 1)
+    found = changes(moved_edits, side, 1, fed=[("mul", images.swapaxes(2, 3))])
+    assert {each.name for each in found if np.array_equal(each.value, images.swapaxes(2, 3) * W)} == {
+        "transposed_input"
+    }
+
+
 @pytest.mark.parametrize(("off", "name"), [(0.9e-9, "transposed_product"), (1.0, None)])
 def test_a_constant_that_each_side_computed_is_transposed_to_rounding(off, name):
     own = np.cos(X[:4])
