@@ -15,6 +15,8 @@ PACKAGES = {
     "amp": "torch_ddp.amp",
 }
 NAME = re.compile(r"(?<![\w./-])(tf_towers|torch_ddp|like_tf|amp)((?:\.\w+)+)")
+PLACED = re.compile(r"`([A-Za-z_]\w*)` (?:of|in) `((?:[\w.-]+/)*\w+\.py)`")
+HOLDING = ("parity", "tf_towers", "torch_ddp", "tests", "benchmarks", "examples")
 
 
 def site_hooks():
@@ -67,3 +69,28 @@ def test_every_name_on_a_page_is_a_public_name(page):
 def test_the_proof_that_names_are_public_can_fail():
     text = "`like_tf.Adamm` and `torch_ddp.reduction.accumulate(x)`, `torch_ddp.reductions.x`, `amp.initialize`\n"
     assert unknown(text) == ["like_tf.Adamm", "torch_ddp.reductions.x"]
+
+
+def misplaced(page_text):
+    """Returns `name of file` for each name that a page's sentences place in a file of this project where it is not."""
+    wrong = []
+    for name, file in PLACED.findall(" ".join(FENCE.sub("", page_text).split())):
+        found = [
+            path
+            for top in HOLDING
+            for path in ROOT.joinpath(top).rglob(file.rpartition("/")[2])
+            if path.as_posix().endswith(f"/{file}")
+        ]
+        if found and not any(re.search(rf"\b{name}\b", path.read_text(encoding="utf-8")) for path in found):
+            wrong.append(f"{name} of {file}")
+    return wrong
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_name_stands_in_the_file_where_a_page_places_it(page):
+    assert misplaced(text_of(page)) == []
+
+
+def test_the_proof_that_names_stand_in_files_can_fail():
+    text = "`explained` of `agreement.py` and of\n`evidence.py`, `explained` of\n`evidence.py`, `Nobody` in `parity/trace/perturb.py`\n"
+    assert misplaced(text) == ["explained of evidence.py", "Nobody of parity/trace/perturb.py"]
