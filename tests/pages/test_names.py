@@ -92,5 +92,7 @@ def test_a_name_stands_in_the_file_where_a_page_places_it(page):
 
 
 def test_the_proof_that_names_stand_in_files_can_fail():
-    text = "`explained` of `agreement.py` and of\n`evidence.py`, `explained` of\n`evidence.py`, `Nobody` in `parity/trace/perturb.py`\n"
-    assert misplaced(text) == ["explained of evidence.py", "Nobody of parity/trace/perturb.py"]
+    text = (
+        "`explained` of `agreement.py` and of\n`evidence.py`, `explained` of\n`evidence.py`, `Nobody` in `perturb.py`"
+    )
+    assert misplaced(text) == ["explained of evidence.py", "Nobody of perturb.py"]
