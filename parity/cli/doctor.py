@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from rich.markup import escape
 
-    from parity.report.console import open_console
+    from parity.console import open_console
     from parity.report.plain_table import PlainTable
     from parity.report.view import print_trimmed
     from parity.worker.interpreters import gpus, legacy_interpreters, probe
@@ -93,9 +93,9 @@ def _forecast(path: Path, tf_python: str | None) -> int:
     from parity.case import load_case
     from parity.cli.output import progress
     from parity.cli.run import DEFAULT_BUDGET
+    from parity.console import open_console
     from parity.experiment import open_sides
     from parity.experiment.stepwise.forecast import forecast
-    from parity.report.console import open_console
 
     case = load_case(path)
     python = tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python

@@ -79,7 +79,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     if command is not None:
         parsed.command = command
     from parity.cli.output import reports_on_standard_output
-    from parity.report.console import escaped_streams
+    from parity.console import escaped_streams
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does: a name in an old locale ends no report

@@ -80,9 +80,9 @@ def _refuse_to_write_into(arguments: argparse.Namespace) -> None:
 
 def _of_case(path: Path, tf_python: str | None) -> int:
     from parity.case import load_case
+    from parity.console import open_console
     from parity.experiment import open_sides
     from parity.experiment.prepare import map_case
-    from parity.report.console import open_console
     from parity.report.view import print_trimmed, show_mapping
 
     case = load_case(path)
@@ -107,9 +107,9 @@ def _of_traces(arguments: argparse.Namespace) -> int:
       MappingError: the variables do not join; what may be meant has been printed.
     """
     from parity.case import load_mapping
+    from parity.console import open_console
     from parity.experiment.mapping.of_traces import mapping_of_traces, values_of
     from parity.mapping import MappingError, propose
-    from parity.report.console import open_console
     from parity.report.view import print_trimmed, show_mapping
     from parity.trace import Trace
 
@@ -153,8 +153,8 @@ def _contradictions(console: Any, mapping: Any, proposals: Any) -> int:
 
 
 def _print_proposals(proposals: Any) -> None:
+    from parity.console import open_console
     from parity.mapping import proposed_toml
-    from parity.report.console import open_console
     from parity.report.view import print_trimmed, show_proposals
 
     console = open_console()

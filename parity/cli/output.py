@@ -151,7 +151,7 @@ def progress(quiet: bool = False) -> Iterator[Progress]:
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from parity.report.console import open_console
+    from parity.console import open_console
 
     # On standard error, for standard output is the report's: it may go into a file or a pipe.
     console = open_console(error=True)

@@ -59,8 +59,8 @@ def explain_hazard(name: str) -> "HazardPage | None":
 def _print(arguments: argparse.Namespace, trace: "Trace") -> int:
     from rich.markup import escape
 
+    from parity.console import open_console
     from parity.judge.metrics import norm
-    from parity.report.console import open_console
     from parity.report.plain_table import PlainTable
     from parity.report.view import flat, plain, print_trimmed
     from parity.trace import TraceError

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from parity.console import open_console
 from parity.exit_codes import lacks_memory
 from parity.judge.result import Level, Result
-from parity.report.console import open_console
 from parity.report.html.page import write_html
 from parity.report.json_file import write_json
 from parity.report.junit import write_junit_failure

@@ -5,8 +5,8 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
+from parity.console import open_console
 from parity.experiment.power import Power
-from parity.report.console import open_console
 from parity.report.plain_table import PlainTable
 from parity.report.view import print_trimmed
 

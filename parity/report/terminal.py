@@ -4,8 +4,8 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from parity.console import open_console
 from parity.judge.result import Level, Result
-from parity.report.console import open_console
 from parity.report.since import show_since
 from parity.report.view import (
     COLOURS,

@@ -187,7 +187,7 @@ def pause() -> bool:
 @contextmanager
 def busy() -> Iterator[Callable[[str], None]]:
     """Yields a function that tells what is being done: on stderr, at a terminal only."""
-    from parity.report.console import open_console
+    from parity.console import open_console
 
     console = open_console(error=True)
     if not console.is_terminal:
@@ -198,7 +198,7 @@ def busy() -> Iterator[Callable[[str], None]]:
 
 
 def _console() -> Any:
-    from parity.report.console import open_console
+    from parity.console import open_console
 
     return open_console(width=min(PAGE_WIDTH, open_console().width))
 

@@ -202,7 +202,7 @@ def _place(error: BaseException) -> str:
 @contextlib.contextmanager
 def captured() -> Iterator[io.StringIO]:
     """Gives what is printed in a block, on both streams, as a terminal would get it."""
-    from parity.report.console import escaped_streams
+    from parity.console import escaped_streams
 
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown), escaped_streams():

@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from parity.report.console import open_console
+from parity.console import open_console
 from parity.scan.output.words import decided, rule_of, summary
 from parity.scan.result import Fact, Finding, Place, Scan, Severity, Towers
 from parity.trace.escape import one_line

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from parity.report.console import EscapingConsole
+from parity.console import EscapingConsole
 from parity.report.plain_table import PlainTable, shrunk
 from parity.report.view import print_trimmed
 

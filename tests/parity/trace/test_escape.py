@@ -128,7 +128,7 @@ def test_one_module_opens_consoles():
     found = [
         str(path) for path in Path(parity.__file__).parent.rglob("*.py") if opening.search(path.read_text("utf-8"))
     ]
-    assert [Path(each).name for each in found] == ["console.py"], "use parity.report.console.open_console"
+    assert [Path(each).name for each in found] == ["console.py"], "use parity.console.open_console"
 
 
 @pytest.mark.parametrize(
