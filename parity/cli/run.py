@@ -120,15 +120,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_one(arguments: argparse.Namespace, path: Path) -> int:
     from parity.case import load_case
-    from parity.cli.batch.command import annotations_of
     from parity.cli.errors import CommandError
     from parity.cli.output import claim_reproduction, claimed_folder
-    from parity.experiment import open_sides, run_case
-    from parity.experiment.sides.golden_side import golden_steps
-    from parity.experiment.stepwise.sizes import Budget
-    from parity.report import report, show_power
-    from parity.report.json_file import as_json
-    from parity.report.provenance import files_of, provenance
+    from parity.worker.launch import open_sides
     from parity.worker.process import fail_together
 
     claim_report_files(arguments)
@@ -139,16 +133,24 @@ def _run_one(arguments: argparse.Namespace, path: Path) -> int:
     given = ("steps", "towers", "precision", "opt_level", "half_dtype")
     overrides = {name: getattr(arguments, name) for name in given}
     if arguments.golden and arguments.steps is None:
+        from parity.experiment.sides.golden_side import golden_steps
+
         # Blessed with --steps: the golden trace knows of how many updates it is a proof.
         overrides["steps"] = golden_steps(arguments.golden)
     case = load_case(path, **overrides)
     python = arguments.tf_python or os.environ.get("PARITY_TF_PYTHON") or case.tf.python
-    live = not arguments.golden
     reproduction = claim_reproduction(arguments.reproduce) if arguments.reproduce else None
-    with claimed_folder(arguments.out) as out:
-        with progress(arguments.quiet) as tick, open_sides(python, arguments.timeout, out, live) as sides:
-            # Both start at the same time, which takes seconds each: if one of them cannot, the other is not waited for.
-            fail_together(*sides.started)
+    with (
+        claimed_folder(arguments.out) as out,
+        open_sides(python, arguments.timeout, out, reference=not arguments.golden) as sides,
+    ):
+        # Both start at the same time, which takes seconds each: if one of them cannot, the other is not waited for.
+        fail_together(*sides.started)
+        # Only now: it takes as long as everything before, and the sides import their frameworks meanwhile.
+        from parity.experiment.session import run_case
+        from parity.experiment.stepwise.sizes import Budget
+
+        with progress(arguments.quiet) as tick:
             result = run_case(
                 case,
                 sides,
@@ -163,23 +165,39 @@ def _run_one(arguments: argparse.Namespace, path: Path) -> int:
             )
             # Bugs planted in a port that differs already could not be told from what it has.
             power = _power(case, result, sides, tick) if arguments.prove and result.verdict == "same" else None
-        write_report_files(
-            arguments, result, case.name, power, lambda: provenance(case.directory, files_of(case, path))
-        )
-    report(result, case.name, arguments.quiet, arguments.verbose)
-    if arguments.annotations:
-        for line in annotations_of(path, as_json(result)):
-            print(line)
-    if power is not None:
-        show_power(power, arguments.quiet)
-    if arguments.reproduce and result.reproduction and not arguments.quiet:
-        print("\nreproduced by: " + ", ".join(f"python {script}" for script in result.reproduction))
+        sides.hang_up()  # they end while the report is written and printed
+        write_report_files(arguments, result, case.name, power, lambda: _provenance(case, path))
+        _print(arguments, path, case.name, result, power)
     if reproduction and not result.reproduction:
         with contextlib.suppress(OSError):  # nothing is left in it: an empty folder would promise something
             reproduction.rmdir()
+    return result.strict_exit_code if arguments.strict else result.exit_code
+
+
+def _print(arguments: argparse.Namespace, path: Path, name: str, result: Any, power: Any) -> None:
+    from parity.report.terminal import report
+
+    report(result, name, arguments.quiet, arguments.verbose)
+    if arguments.annotations:
+        from parity.cli.batch.command import annotations_of
+        from parity.report.json_file import as_json
+
+        for line in annotations_of(path, as_json(result)):
+            print(line)
+    if power is not None:
+        from parity.report.power import show_power
+
+        show_power(power, arguments.quiet)
+    if arguments.reproduce and result.reproduction and not arguments.quiet:
+        print("\nreproduced by: " + ", ".join(f"python {script}" for script in result.reproduction))
     if arguments.prove and power is None and not arguments.quiet:
         print("\n--prove: nothing is planted in a case whose verdict is not same")
-    return result.strict_exit_code if arguments.strict else result.exit_code
+
+
+def _provenance(case: Any, path: Path) -> Any:
+    from parity.report.provenance import files_of, provenance
+
+    return provenance(case.directory, files_of(case, path))
 
 
 def _power(case: Any, result: Any, sides: Any, tick: Any) -> Any:

@@ -99,6 +99,11 @@ class Sides:
         for side in self.started:
             side.settle()
 
+    def hang_up(self) -> None:
+        """Has every side end by itself, all at once: closed one after the other, they are waited for one after the other."""
+        for side in self.started:
+            side.hang_up()
+
 
 @contextlib.contextmanager
 def open_sides(
@@ -122,4 +127,6 @@ def open_sides(
         torch = stack.enter_context(contextlib.closing(launch_torch(logs / "torch.log", silence)))
         if reference:
             data = stack.enter_context(contextlib.closing(launch_data(logs / "data.log", silence)))
-        yield Sides(torch, where, tf, data)
+        sides = Sides(torch, where, tf, data)
+        stack.callback(sides.hang_up)
+        yield sides

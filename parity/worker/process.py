@@ -66,6 +66,7 @@ class SideProcess:
         # companions `_lost`, whoever asks `_closing`. Each is a single assignment or append, and is read anew at every
         # turn.
         self._closing = threading.Event()
+        self._closed = False
         self._failures: list[SideFailed] = []
         self._broken: SideFailed | None = None
         self._lost: SideFailed | None = None
@@ -133,15 +134,20 @@ class SideProcess:
             answer.cancel()
         wait(self._asked)
 
-    def close(self) -> None:
-        """Ends the child and every process of its group, and waits for them."""
-        if self._closing.is_set():
-            return
+    def hang_up(self) -> None:
+        """Has the child end by itself, and does not wait for it; for whoever closes several."""
         self._closing.set()
-        # Who ends whom: the child ends when its requests do. SIGKILL to its group is for a child that does not, and for
-        # what it has started and left; they are reaped by init, the child by nobody but this process.
         with contextlib.suppress(OSError):
             self._requests.close()
+
+    def close(self) -> None:
+        """Ends the child and every process of its group, and waits for them."""
+        if self._closed:
+            return
+        self._closed = True
+        # Who ends whom: the child ends when its requests do. SIGKILL to its group is for a child that does not, and for
+        # what it has started and left; they are reaped by init, the child by nobody but this process.
+        self.hang_up()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=GRACE_SECONDS)
         self._signal(signal.SIGKILL)
