@@ -12,8 +12,8 @@ from parity.trace import QUANTITIES
 
 ROOT = Path(__file__).parents[2]
 LAYERS = {
-    "parity": "exit_codes trace console worker record mapping case judge locate diagnose experiment report port scan testing teach "
-    "pytest_plugin cli __main__",
+    "parity": "exit_codes trace console worker record mapping case judge locate diagnose experiment report port scan "
+    "testing teach pytest_plugin cli __main__",
     "tf_towers": "errors tf_types float64 graph facts session step checkpoint record shadow recording worker",
     "torch_ddp": "errors shard weights momenta rank_failures rendezvous process_group gather like_tf amp fp16_utils "
     "parallel apex reduction step facts recording record checkpoint train mutations worker",
