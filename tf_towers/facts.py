@@ -1,7 +1,7 @@
 """States the facts of a training: all that may differ from another run on purpose; and the hazards of its graph."""
 
 import os
-from typing import AbstractSet, Any, Dict, List, Sequence, Set
+from typing import AbstractSet, Any, Dict, List, Mapping, Sequence, Set
 
 import tensorflow as real
 import tensorflow.compat.v1 as tf
@@ -75,6 +75,8 @@ def describe_variables(training: Training) -> Dict[str, Dict[str, Any]]:
     saved_as = _saved_as(training)
     first = training.towers[0]
     computing = ancestors([tensor.op for tensor in (first.loss, *first.outputs.values())])
+    # TensorFlow lists consumers in an order that changes from run to run; that of the graph does not.
+    places = {op: place for place, op in enumerate(training.graph.get_operations())}
     for kind, group in (("weight", training.weights), ("statistic", training.statistics)):
         for name, variable in group.items():
             described[name] = {
@@ -82,7 +84,7 @@ def describe_variables(training: Training) -> Dict[str, Dict[str, Any]]:
                 "dtype": variable.dtype.base_dtype.name,
                 "kind": kind,
                 "placement": variable.device,
-                "use": "+".join(_consumers(variable, computing, kind == "weight")),
+                "use": "+".join(_consumers(variable, computing, places, kind == "weight")),
                 "saved_as": saved_as.get(name, {}),
             }
     return described
@@ -104,23 +106,23 @@ def _saved_as(training: Training) -> Dict[str, Dict[str, str]]:
     return found
 
 
-def _consumers(variable: Variable, computing: AbstractSet[Operation], trained: bool) -> List[str]:
+def _consumers(
+    variable: Variable, computing: AbstractSet[Operation], places: Mapping[Operation, int], trained: bool
+) -> List[str]:
     # What moves a copy of a weight says nothing of what the weight is; what moves an average, nothing of a use of it.
-    ops = _reading(variable)
+    ops = _reading(variable, places)
     used = [op for op in ops if op in computing]
     return list(dict.fromkeys(op.type for op in used or (ops if trained else [])))
 
 
-def _reading(variable: Variable) -> List[Operation]:
+def _reading(variable: Variable, places: Mapping[Operation, int]) -> List[Operation]:
     # Reads, casts and regrouped shapes only pass the variable on; what computes with it says what it is.
     left_out = (*WRITING, "Save", "VarIsInitialized", "IsVariableInitialized")
-    # TensorFlow lists consumers in an order that changes from run to run; that of the graph does not.
-    order = {op: place for place, op in enumerate(variable.graph.get_operations())}
     found, seen = [], set()
     pending = list(variable.op.outputs)
     while pending:
         tensor = pending.pop(0)
-        for op in sorted(tensor.consumers(), key=lambda op: order[op]):
+        for op in sorted(tensor.consumers(), key=lambda op: places[op]):
             if op in seen or op.type.startswith(left_out):
                 continue
             seen.add(op)

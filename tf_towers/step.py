@@ -1,7 +1,7 @@
 """Runs single training steps and returns everything about them as named arrays."""
 
 import time
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -66,6 +66,7 @@ class Stepper:
         self._session = session
         self._pace = pace or Pace()
         self._keys = _state_keys(training)
+        self._read: Optional[Callable[[], List[Array]]] = None
         with training.graph.as_default():
             # Once, for making dense what is sparse adds ops, and a session would take in a new graph at every step.
             self._fetches = in_order(_step_fetches(training))
@@ -83,7 +84,10 @@ class Stepper:
 
         In a run of its own: a resource variable fetched beside its update comes back now before it, now after it.
         """
-        return dict(zip(self._keys, self._session.run(list(self._keys.values()))))
+        # A callable, for it looks its thousands of fetches up once.
+        if self._read is None:
+            self._read = self._session.make_callable(list(self._keys.values()))
+        return dict(zip(self._keys, self._read()))
 
     def counters(self) -> Tensors:
         """Reads the counters alone: those of `state` whose names begin with ``state/``."""

@@ -4,7 +4,7 @@ import functools
 import json
 import os
 import warnings
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional
 
 import numpy as np
 import tensorflow as real
@@ -44,6 +44,22 @@ MOST_VALUES_LISTED = 4096  # elements of a statistic or constant that are told o
 OPTIONS_IN_OPTIMIZER = tuple(TABLES)  # keys of a case's [optimizer] that say more than what optimizer it is
 
 
+class Prepared(NamedTuple):
+    """A case in one precision.
+
+    Fields:
+      training: its graph.
+      stepper: its session.
+      facts: of it.
+      variables: their descriptions, which a graph of many takes long to say and every run writes down.
+    """
+
+    training: Training
+    stepper: Stepper
+    facts: Dict[str, Any]
+    variables: Dict[str, Dict[str, Any]]
+
+
 class Side:
     """Serves the requests of one comparison after the other.
 
@@ -54,7 +70,7 @@ class Side:
         self._code = UserCode()
         # As JSON with sorted keys, in which two dicts of the same content are the same text.
         self._case: Optional[str] = None
-        self._prepared: Dict[str, Tuple[Training, Stepper, Dict[str, Any]]] = {}
+        self._prepared: Dict[str, Prepared] = {}
         self._paces: Dict[str, Pace] = {}
 
     def handlers(self) -> Dict[str, Handler]:
@@ -80,10 +96,10 @@ class Side:
         precision = arguments["precision"]
         if precision not in self._prepared:
             self._prepared[precision] = self._build(precision, **case)
-        training, _, known = self._prepared[precision]
+        training, _, known, variables = self._prepared[precision]
         return {
             "facts": known,
-            "variables": describe_variables(training),
+            "variables": variables,
             "activations": list(training.towers[0].outputs),
             "inference": training.inference is not None,
         }
@@ -95,7 +111,7 @@ class Side:
         the elements of what the graph itself starts statistics and constants at, random ones left out, and with what a
         checkpoint did not hold.
         """
-        training, stepper, _ = self._prepared[arguments["precision"]]
+        _, stepper, _, variables = self._prepared[arguments["precision"]]
         stepper.initialize()
         state = stepper.state()
         fresh = {name: [float(np.min(v)), float(np.max(v))] for name, v in state.items() if quantity_of(name) == "slot"}
@@ -108,7 +124,7 @@ class Side:
         if kind == "perturbed":
             state = perturbed(state, arguments["seed"])
         elif kind == "checkpoint":
-            state, missing = start_from_checkpoint(path, state, describe_variables(training))
+            state, missing = start_from_checkpoint(path, state, variables)
         writer = TraceWriter(arguments["out"], {"package": "tf_towers"})
         writer.init(state)
         writer.close()
@@ -126,14 +142,14 @@ class Side:
         ended. What is written are all steps, or the numbers in `written`; with `measured_from`, a trace, of each tensor only
         its distance from that trace's; without `initial` not the state before the first step.
         """
-        training, stepper, known = self._prepared[arguments["precision"]]
+        training, stepper, known, variables = self._prepared[arguments["precision"]]
         feeds = Trace(arguments["feeds"])
         follow = Trace(arguments["follow"]) if arguments["follow"] else None
         writer = TraceWriter(
             arguments["out"],
             {"package": "tf_towers", "framework": "tensorflow " + real.__version__},
             known,
-            describe_variables(training),
+            variables,
             list(training.towers[0].outputs),
         )
         keep = set(arguments["quantities"])
@@ -174,7 +190,7 @@ class Side:
         bytes of outputs to keep, or nothing; `gradients`, whether to keep the gradient of the loss in place of each output;
         `ends_at`, the output in place of the loss.
         """
-        _, stepper, _ = self._prepared[arguments["precision"]]
+        stepper = self._prepared[arguments["precision"]].stepper
         number, tower = arguments["step"], arguments["tower"]
         stepper.load(_variables(Trace(arguments["start"]).init(), counters=True))
         stepper.load(_variables(Trace(arguments["follow"]).step(number), counters=True))
@@ -184,9 +200,7 @@ class Side:
         write_forward(arguments["out"], number, tower, passed, **kept)
         return {}
 
-    def _build(
-        self, precision: str, case: Dict[str, Any], folders: List[str], inputs: Mapping[str, Any]
-    ) -> Tuple[Training, Stepper, Dict[str, Any]]:
+    def _build(self, precision: str, case: Dict[str, Any], folders: List[str], inputs: Mapping[str, Any]) -> Prepared:
         self._code.enter(folders)
         tower = self._code.load(case["tower"])
         if case.get("loss_factor") is not None:
@@ -224,12 +238,13 @@ class Side:
         known = facts(training, precision, threads)
         # By tower and inputs: another precision or optimizer of them takes about as long.
         pace = self._paces.setdefault(json.dumps([case["tower"], folders, inputs], sort_keys=True), Pace())
-        return training, Stepper(training, session(training.graph, case["towers"], threads), pace), known
+        stepper = Stepper(training, session(training.graph, case["towers"], threads), pace)
+        return Prepared(training, stepper, known, describe_variables(training))
 
     def close(self) -> None:
         """Closes the sessions, and ends what reads for their towers."""
-        for _, stepper, _ in self._prepared.values():
-            stepper.close()
+        for prepared in self._prepared.values():
+            prepared.stepper.close()
         self._prepared = {}
 
 
