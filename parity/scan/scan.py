@@ -142,7 +142,7 @@ def _if_reached(hit: Hit, code: Code) -> Hit:
     """Returns a finding as a note where the source shows that it does not run."""
     if not hit.decided:
         return hit
-    why = code.ends_before(hit.node, hit.module) or code.reach.why_not(hit.node, hit.module)
+    why = code.endings.before(hit.node, hit.module) or code.reach.why_not(hit.node, hit.module)
     if why:
         return hit._replace(decided=False, message=f"{hit.message}; it does not run: {why}")
     unused = old_copy_reason(hit.module, code.repository)

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from parity.scan.inventory.combination import Combiner, combiner_of, combiners
+from parity.scan.inventory.endings import Endings
 from parity.scan.inventory.loops import TowerLoop
 from parity.scan.inventory.towers import tower_loops
-from parity.scan.model.bound import lacking_imports, runs_always, unbound_names
 from parity.scan.model.calls import Calls
 from parity.scan.model.constants import Constants
 from parity.scan.model.imports import imported_modules
@@ -216,8 +216,6 @@ class Code:
     loops: Sequence[TowerLoop]
     combiners: Sequence[Combiner]
     programs: Sequence[Program]
-    _unbound: dict[Module, list[ast.Name]] = field(default_factory=dict)
-    _lacking: dict[Module, list[tuple[ast.ImportFrom, str]]] = field(default_factory=dict)
 
     @cached_property
     def reach(self) -> Reach:
@@ -243,31 +241,10 @@ class Code:
     def _calls(self) -> Calls:
         return Calls(self.repository)
 
-    def ends_before(self, node: ast.AST, module: Module) -> str:
-        """Returns why a module cannot be run as far as it trains: what is no Python, or names that are nowhere."""
-        if module.broken:
-            return f"line {module.broken} is no Python"
-        top = module.functions[0]
-        if module not in self._unbound:
-            self._unbound[module] = unbound_names(module, self.repository.modules)
-            self._lacking[module] = lacking_imports(module, self.repository.texts)
-        for imported, lacking in self._lacking[module]:
-            if runs_always(imported, top):
-                return f"line {imported.lineno} imports {lacking}, which {imported.module} does not have"
-        names = self._unbound[module]
-        if not names:
-            return ""
-        own = module.within.get(node)
-        ends = self._that_runs(names, top) or (self._that_runs(names, own, node) if own is not None else None)
-        if ends is None:
-            loops = [program.loop for program in self.programs if program.loop.module is module]
-            each = [self._that_runs(names, loop.function, loop.node) for loop in loops]
-            ends = each[0] if each and all(each) else None
-        return f"{ends.id} in line {ends.lineno} is bound nowhere in its module" if ends is not None else ""
-
-    def _that_runs(self, names: list[ast.Name], function: Function, finding: ast.AST | None = None) -> ast.Name | None:
-        inside = [name for name in names if function.module.within.get(name) is function]
-        return next((name for name in inside if runs_always(name, function, finding)), None)
+    @cached_property
+    def endings(self) -> Endings:
+        """What keeps programs from training."""
+        return Endings(self.repository, self.programs)
 
 
 def code_of(repository: Repository) -> Code:

@@ -3,10 +3,13 @@
 import ast
 import builtins
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from parity.scan.model.module import Function, Module
+from parity.scan.model.options import is_holder
+from parity.scan.model.repository import Repository
 
 BUILTINS_OF_PYTHON_2 = re.findall(
     r"\w+",
@@ -17,6 +20,11 @@ GIVEN = frozenset([*dir(builtins), *BUILTINS_OF_PYTHON_2, "__file__", "__path__"
 # By which names come to be that no statement shows.
 MADE_UP = re.compile(r"\bexec\b|execfile|globals\(\)|locals\(\)|(?<![\w.])vars\(\)|__builtins__|\bbuiltins\b|^\s*%")
 MAY_HAVE_ANY = re.compile(r"import\s*\*|\bexec\b|execfile|globals\(\)|locals\(\)|setattr|__getattr__|sys\.modules")
+HOLDERS_OF_FLAGS = ("tf.flags.FLAGS", "tf.app.flags.FLAGS", "absl.flags.FLAGS")
+FLAGS_OF_ALL = frozenset(
+    ["help", "helpfull", "helpshort", "helpxml", "h", "log_dir", "v", "verbosity", "alsologtostderr", "logtostderr"]
+)
+BUILDERS = ("setup.py", "build.py", "compile.py")
 GENERATED = re.compile(r"_pb2(_grpc)?$|^_|version")  # modules that are made when a package is built or installed
 # Syntax trees here have no names of handlers.
 HANDLED = re.compile(r"\s*except\b.*(?:\bas\s+|,\s*)(\w+)\s*:")
@@ -60,32 +68,102 @@ def unbound_names(module: Module, modules: Sequence[Module]) -> list[ast.Name]:
     ]
 
 
-def lacking_imports(module: Module, texts: Sequence[tuple[Path, str]]) -> list[tuple[ast.ImportFrom, str]]:
+def lacking_imports(module: Module, repository: Repository) -> list[tuple[ast.Import | ast.ImportFrom, str]]:
     """Returns the imports of a name that is not there, each with that name.
 
-    Of a file next to a module that does not have the word, and of the package that the module lies in, where it has neither
-    a module nor the word.
+    Of a file next to a module that does not have the word; of the package that the module lies in, and of one next to it,
+    where it has neither a module nor the word; and of a module that is nowhere, where others have all that is taken from it:
+    it has had another name.
 
     Args:
       module: that is looked at: a script finds modules in its own folder first.
-      texts: of all files, by path.
+      repository: with the texts of all files.
     """
-    files = {path: text for path, text in texts if path.suffix == ".py"}
-    lacking = []
+    files = {path: text for path, text in repository.texts if path.suffix == ".py"}
+    lacking: list[tuple[ast.Import | ast.ImportFrom, str]] = []
     for node in module.functions[0].nodes:
-        if not isinstance(node, ast.ImportFrom) or not node.module or node.level > 1:
-            continue
-        path = module.path.parent.joinpath(*node.module.split(".")).with_suffix(".py")
-        # Of several files, or folders, of a name it may be another one.
-        others = [each for each in files if each != path and node.module.partition(".")[0] in (*each.parts, each.stem)]
-        text = files.get(path)
-        # A dot before it begins in the package, and not where that lies.
-        if text is None and not node.level and _is_own_package(node.module, module):
-            lacking += [(node, each.name) for each in node.names if not _is_in_package(each.name, node.module, files)]
-        if text is None or others or MAY_HAVE_ANY.search(text):
-            continue
-        lacking += [(node, each.name) for each in node.names if not re.search(rf"\b{re.escape(each.name)}\b", text)]
-    return [each for each in lacking if each[1] != "*"]
+        if isinstance(node, ast.Import):
+            lacking += [(node, alias.name) for alias in node.names if _lacks_a_package(alias.name, module, files)]
+        elif isinstance(node, ast.ImportFrom) and node.level < 2:
+            lacking += [(node, name) for name in _lacking_of(node, module, files)]
+            if not node.level and _had_another_name(node, repository):
+                lacking.append((node, node.module or ""))
+    return lacking
+
+
+def _lacking_of(node: ast.ImportFrom, module: Module, files: Mapping[Path, str]) -> list[str]:
+    """Returns the names that a statement imports from where they are not."""
+    names = [alias.name for alias in node.names if alias.name != "*"]
+    if not node.module:
+        return [name for name in names if _is_not_in(name, module.path.parent, files)]
+    path = module.path.parent.joinpath(*node.module.split(".")).with_suffix(".py")
+    # Of several files, or folders, of a name it may be another one.
+    others = [each for each in files if each != path and node.module.partition(".")[0] in (*each.parts, each.stem)]
+    text = files.get(path)
+    if text is not None:
+        has_all = bool(others) or bool(MAY_HAVE_ANY.search(text))
+        return [] if has_all else [name for name in names if not re.search(rf"\b{re.escape(name)}\b", text)]
+    # A dot before it begins in the package, and not where that lies.
+    if not node.level and _is_own_package(node.module, module):
+        return [name for name in names if not _is_in_package(name, node.module, files)]
+    first = node.module.partition(".")[0]
+    if not node.level and module.path.parent / first / "__init__.py" not in files:
+        return []
+    home, stem = path.parent, path.stem
+    if any(_is_not_in(part, parent, files) for part, parent in _steps_to(path, module.path.parent)):
+        return [node.module]
+    folder = home / stem
+    return [name for name in names if folder / "__init__.py" in files and _is_not_in(name, folder, files)]
+
+
+def _lacks_a_package(name: str, module: Module, files: Mapping[Path, str]) -> bool:
+    """Whether `import a.b` names what the package `a` next to a module does not have."""
+    folder = module.path.parent
+    if "." not in name or folder / name.partition(".")[0] / "__init__.py" not in files:
+        return False
+    path = folder.joinpath(*name.split("."))
+    return any(_is_not_in(part, parent, files) for part, parent in _steps_to(path, folder))
+
+
+def _steps_to(path: Path, folder: Path) -> list[tuple[str, Path]]:
+    """Returns the folders from one down to a file, each with what is looked for in it."""
+    parts = path.with_suffix("").relative_to(folder).parts
+    return [(part, folder.joinpath(*parts[:number])) for number, part in enumerate(parts)]
+
+
+def _is_not_in(name: str, folder: Path, files: Mapping[Path, str]) -> bool:
+    """Whether a package has neither a file of a name, with whatever ending, nor the word, and builds none."""
+    try:
+        if any(each.name.partition(".")[0] == name for each in folder.iterdir()):
+            return False
+    except OSError:
+        return False
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    text = files.get(folder / "__init__.py", "")
+    built = any(path.name in BUILDERS and word.search(each) for path, each in files.items())
+    return not (GENERATED.search(name) or built or word.search(text) or MAY_HAVE_ANY.search(text))
+
+
+def _had_another_name(node: ast.ImportFrom, repository: Repository) -> bool:
+    """Whether a module is nowhere, and all that is imported from it stands in other modules: it has been renamed.
+
+    One that is said to be installed is not of the repository.
+    """
+    name = node.module or ""
+    if not name.isidentifier() or name in sys.stdlib_module_names or any(alias.name == "*" for alias in node.names):
+        return False
+    if any(name in (path.stem, *path.parts) for path, _ in repository.texts):
+        return False
+    installed = re.compile(rf"(pip3?|conda) install\b.*\b{re.escape(name)}\b|^\W*{re.escape(name)}\b\W*$", re.MULTILINE)
+    if any(installed.search(text) for _, text in repository.texts):
+        return False
+    return all(any(_has_at_top(each, alias.name) for each in repository.modules) for alias in node.names)
+
+
+def _has_at_top(module: Module, name: str) -> bool:
+    given = module.functions[0].assigned
+    is_function = any(each.name == name and not each.owner for each in module.functions)
+    return is_function or name in module.classes or name in given
 
 
 def _is_own_package(name: str, module: Module) -> bool:
@@ -108,6 +186,60 @@ def _is_in_package(name: str, package: str, files: Mapping[Path, str]) -> bool:
             if path.parts[size] == "__init__.py" and (word.search(text) or MAY_HAVE_ANY.search(text)):
                 return True
     return False
+
+
+def lacking_attributes(module: Module, repository: Repository) -> list[tuple[ast.Attribute, str]]:
+    """Returns where a module reads what a module of the repository, or the options of the program, do not have, and which.
+
+    Args:
+      module: that is looked at.
+      repository: all modules, and the texts of all files.
+    """
+    given = {name for function in module.functions for name in (*function.assigned, *function.parameters)}
+    # Options may be defined where all names come from.
+    has_stars = any(name.startswith("*") for name in module.imports)
+    lacking = []
+    for node in (node for function in module.functions for node in function.nodes):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+            continue
+        name = node.value.id
+        if module.resolved(node.value) in HOLDERS_OF_FLAGS:
+            if not has_stars and not _is_called_or_set(node, module) and not _is_an_option(node.attr, repository):
+                lacking.append((node, "no option of this name is defined"))
+        # Of several files of settings one takes the other's place.
+        elif name in module.imports and name not in given and not is_holder(node.value):
+            home = _only_home(module.imports[name], repository)
+            text = "\n".join(home.lines) if home is not None else ""
+            if home is not None and not MAY_HAVE_ANY.search(text) and not _mentions(node.attr, text):
+                lacking.append((node, f"{home.path.name} does not have it"))
+    return lacking
+
+
+def _mentions(name: str, text: str) -> bool:
+    return name.startswith("__") or bool(re.search(rf"\b{re.escape(name)}\b", text))
+
+
+def _only_home(name: str, repository: Repository) -> Module | None:
+    """Returns the module of a dotted name, None where there is none or where a file or a folder has the name as well."""
+    stem = name.rpartition(".")[2]
+    homes = repository.called(stem)
+    folders = any(stem in each.path.parent.parts for each in repository.modules)
+    if len(homes) != 1 or folders or not (homes[0].name == name or homes[0].name.endswith(f".{name}")):
+        return None
+    return homes[0]
+
+
+def _is_called_or_set(node: ast.Attribute, module: Module) -> bool:
+    holder = module.parents.get(node)
+    return (isinstance(holder, ast.Call) and holder.func is node) or node in getattr(holder, "targets", ())
+
+
+def _is_an_option(name: str, repository: Repository) -> bool:
+    """Whether anything may define an option: a text that is its name, in whatever file, or one of those that all have."""
+    if name in FLAGS_OF_ALL or name in repository.definitions:
+        return True
+    word = re.compile(rf"""["']{re.escape(name)}["']|\b{re.escape(name)}\s*=|FLAGS\.{re.escape(name)}\s*=""")
+    return any(word.search(text) for path, text in repository.texts if path.suffix in (".py", ".ipynb"))
 
 
 def _with_stars(module: Module, modules: Sequence[Module]) -> list[Module] | None:

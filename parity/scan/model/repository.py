@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -134,6 +135,20 @@ class Repository:
             for flag in _flags(module):
                 self.flags.setdefault(flag.name, flag)
                 self.definitions.setdefault(flag.name, []).append(flag)
+
+    @cached_property
+    def by_name(self) -> dict[str, Module]:
+        """The modules by their dotted names."""
+        return {each.name: each for each in self.modules}
+
+    @cached_property
+    def by_path(self) -> dict[str, Module]:
+        """The modules by their paths, with slashes."""
+        return {each.path.as_posix(): each for each in self.modules}
+
+    def called(self, stem: str) -> list[Module]:
+        """Returns the modules whose files have a name, without its ending."""
+        return [each for each in self.modules if each.path.stem == stem]
 
     def calls_of(self, name: str) -> Sequence[tuple[ast.Call, Module]]:
         """Returns the calls of whatever has a name, behind the last dot, with the modules that they are in."""

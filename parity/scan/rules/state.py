@@ -49,6 +49,8 @@ def _are_read(module: Module, program: Program, code: Code) -> bool:
         related = each in known or module in imported_modules(each, code.repository)
         if not related and any(_ops(function)[0] for function in each.functions):
             continue
+        if code.endings.of_imports(each):
+            continue
         for function in each.functions:
             for call in function.calls:
                 if _reads_averages(call, function) and not _does_not_run(call, each, code):

@@ -142,6 +142,7 @@ def test_what_a_constant_rules_out_is_a_note_that_says_so(tmp_path):
     assert finding.message.endswith("; it does not run: MODE == 'adam' is always True here")
 
 
+TF = "import tensorflow as tf\n"
 SCRIPT = """import tensorflow as tf
 
 
@@ -257,6 +258,107 @@ def test_what_a_script_that_lacks_a_module_of_its_own_package_is_found_for_is_a_
     assert finding.severity.word == word
 
 
+def word_of(folder, texts):
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    (finding,) = (each for each in scan([folder]).findings if each.rule == "TP502")
+    return finding.severity.word, finding.message.rpartition("; it does not run: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("line", "texts", "why"),
+    [
+        (
+            "from lib.nets import a",
+            {"lib/__init__.py": "", "lib/b.py": ""},
+            "line 1 imports lib.nets, which is nowhere",
+        ),
+        ("import lib.nets", {"lib/__init__.py": ""}, "line 1 imports lib.nets, which is nowhere"),
+        ("from lib import a", {"lib/__init__.py": "b = 1"}, "line 1 imports a, which lib does not have"),
+        ("from . import nets", {}, "line 1 imports nets, which is nowhere"),
+        ("from given import crop", {"lib.py": TF + "def crop():\n    pass"}, "line 1 imports given, which is nowhere"),
+        ("import lib", {"lib.py": TF + "from . import nets"}, "in lib.py, line 2 imports nets, which is nowhere"),
+    ],
+)
+def test_an_import_that_ends_a_script_is_named(tmp_path, line, texts, why):
+    assert word_of(tmp_path, {"train.py": f"{line}\n{SCRIPT}", **texts}) == ("note", why)
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        ("from lib.nets import a", {"lib/b.py": ""}),
+        ("from lib.nets import a", {"lib/__init__.py": "", "lib/nets.pyx": ""}),
+        ("from lib.nets import a", {"lib/__init__.py": "", "setup.py": "build('nets')"}),
+        ("from lib import a", {"lib/__init__.py": "from elsewhere import *"}),
+        ("from . import nets", {"nets.so": ""}),
+        ("from given import crop, cut", {"lib.py": TF + "def crop():\n    pass"}),
+        ("from given import crop", {"lib.py": TF + "def crop():\n    pass", "requirements.txt": "given\n"}),
+        ("from given import crop", {"lib.py": TF + "def crop():\n    pass", "README.md": "pip install given"}),
+        ("from json import crop", {"lib.py": TF + "def crop():\n    pass"}),
+        ("import lib", {"lib.py": TF + "try:\n    from . import nets\nexcept ImportError:\n    pass"}),
+    ],
+)
+def test_an_import_that_may_find_its_module_ends_nothing(tmp_path, line, texts):
+    assert word_of(tmp_path, {"train.py": f"{line}\n{SCRIPT}", **texts})[0] == "warning"
+
+
+@pytest.mark.parametrize(
+    ("start", "word"),
+    [
+        ({"start.py": "from . import nets\nfrom towers import train\nmain()"}, "note"),
+        ({"start.py": "from towers import train\nmain()"}, "warning"),
+        (
+            {"start.py": "from . import nets\nfrom towers import train\nmain()", "b.py": "import towers\nmain()"},
+            "warning",
+        ),
+        ({}, "warning"),
+    ],
+)
+def test_what_only_scripts_that_end_lead_to_is_a_note(tmp_path, start, word):
+    scripts = {name: TF + text for name, text in start.items()}
+    assert word_of(tmp_path, {"towers.py": SCRIPT[: SCRIPT.index("train(tf.p")], **scripts})[0] == word
+
+
+@pytest.mark.parametrize(
+    ("read", "texts", "why"),
+    [
+        ("lib.net", {"lib.py": TF + "def nets():\n    pass"}, "lib.net in line 4 is nowhere: lib.py does not have it"),
+        ("lib.net", {"lib.py": TF + "def net():\n    pass"}, ""),
+        ("lib.net", {"lib.py": TF + "from other import *"}, ""),
+        ("lib.net", {"lib.py": TF, "lib/net.py": TF}, ""),
+        ("lib.net", {"lib.py": TF, "slim/lib.py": TF}, ""),
+        ("FLAGS.rate", {}, "FLAGS.rate in line 4 is nowhere: no option of this name is defined"),
+        ("FLAGS.rate", {"options.py": "define('rate')"}, ""),
+        ("FLAGS.rate()", {}, ""),
+        ("cfgs.rate", {"cfgs.py": TF + "other = 1"}, ""),
+        ("FLAGS.log_dir", {}, ""),
+    ],
+)
+def test_what_a_script_that_reads_what_is_not_there_is_found_for_is_a_note(tmp_path, read, texts, why):
+    script = SCRIPT.replace("\n\n", f"\nimport lib, cfgs\nFLAGS = tf.flags.FLAGS\nprint({read})\n", 1)
+    found = word_of(tmp_path, {"train.py": script, **texts})
+    assert found == ("note", why) if why else found[0] == "warning"
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ("return given", "note"),
+        ("if reuse is None:\n        print(given)\n    return x", "note"),
+        ("if not reuse:\n        print(given)\n    return x", "note"),
+        ("if reuse:\n        print(given)\n    return x", "warning"),
+        ("if reuse is None and n > 8:\n        print(given)\n    return x", "warning"),
+        ("if n > 8:\n        if reuse is None:\n            print(given)\n    return x", "warning"),
+    ],
+)
+def test_what_the_first_tower_ends_is_a_note(tmp_path, body, word):
+    function = f"def net(x, reuse, n=1):\n    {body}\n\n\ndef train("
+    script = SCRIPT.replace("def train(", function).replace("tf.layers.dense(x, 3)", "net(x, None)")
+    assert word_of(tmp_path, {"train.py": script})[0] == word
+
+
 @pytest.mark.parametrize(
     ("file", "texts", "word"),
     [
@@ -309,3 +411,20 @@ def test_what_an_old_copy_that_nothing_starts_is_found_for_is_a_note(tmp_path, f
 )
 def test_a_parameter_is_what_all_calls_give_it(tmp_path, source, runs):
     assert (why(reach_of(tmp_path, train=source)) == "") is runs
+
+
+AVERAGED = SCRIPT.replace(
+    "    return optimizer.minimize(tf.reduce_mean(losses))",
+    """
+    average = tf.train.ExponentialMovingAverage(0.9)
+    return tf.group(optimizer.minimize(tf.reduce_mean(losses)), average.apply(tf.trainable_variables()))""",
+)
+
+
+@pytest.mark.parametrize(("line", "word"), [("", "warning"), ("from . import nets", "note")])
+def test_averages_are_not_read_by_a_script_that_ends_at_its_imports(tmp_path, line, word):
+    reads = "tf.train.Saver(tf.train.ExponentialMovingAverage(0.9).variables_to_restore())"
+    (tmp_path / "train.py").write_text(AVERAGED, encoding="utf-8")
+    (tmp_path / "evaluate.py").write_text(f"{TF}{line}\nimport train\n{reads}\n", encoding="utf-8")
+    (finding,) = (each for each in scan([tmp_path]).findings if each.rule == "TP305")
+    assert finding.severity.word == word
