@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 
 from parity.scan.effort import efforts_of
+from parity.scan.inventory.count import is_one
 from parity.scan.inventory.facts import facts_of
 from parity.scan.inventory.libraries import ESTIMATOR, library_towers
 from parity.scan.inventory.program import Code, code_of
@@ -14,19 +15,21 @@ from parity.scan.inventory.written_out import written_out_towers
 from parity.scan.model.module import Module, build_module
 from parity.scan.model.old_copies import old_copy_reason
 from parity.scan.model.places import place_of
-from parity.scan.model.repository import Repository
+from parity.scan.model.repository import Repository, source_of
 from parity.scan.plan import plans_of
 from parity.scan.reading.decode import UnreadableFile, read_source
 from parity.scan.reading.files import source_files, texts_in
 from parity.scan.reading.statements import parse
 from parity.scan.result import TOWERS, Finding, Scan, Towers, Unread
 from parity.scan.rules import SCAN_RULES
-from parity.scan.rules.rule import Hit, each_once
+from parity.scan.rules.rule import Hit, Rule, each_once
 from parity.scan.suppress import without_suppressed
 
 Tick = Callable[[str, int, int], None]
 # A file that mentions none of them has nothing of towers in it, nor of what they call.
 ABOUT_TENSORFLOW = re.compile(r"tensorflow|\btf\.|\bslim\b|keras|horovod|gpu|sonnet|tf_slim", re.IGNORECASE)
+# They are as true of a script with one tower; the others say how several are put together.
+ALSO_OF_ONE_TOWER = re.compile(r"TP(110|303|305|306|405|407|5|6)")
 IMPORTS = re.compile(r"^\s*(from|import)\s", re.MULTILINE)
 
 
@@ -132,24 +135,34 @@ def _is_estimator(towers: Towers) -> bool:
 def _findings(code: Code) -> Iterator[Finding]:
     for rule in SCAN_RULES.values():
         seen: set[str] = set()
-        for hit in each_once(_if_reached(each, code) for each in rule.look(code)):
+        for hit in each_once(_if_reached(each, rule, code) for each in rule.look(code)):
             place = place_of(hit.node, hit.module)
             fingerprint = fingerprint_of(rule.id, hit, seen)
             yield Finding(rule.id, hit.severity_of(rule), place, hit.message, fingerprint)
 
 
-def _if_reached(hit: Hit, code: Code) -> Hit:
-    """Returns a finding as a note where the source shows that it does not run."""
+def _if_reached(hit: Hit, rule: Rule, code: Code) -> Hit:
+    """Returns a finding as a note where the source shows that it does not run, or does not matter for one tower."""
     if not hit.decided:
         return hit
     why = code.endings.before(hit.node, hit.module) or code.reach.why_not(hit.node, hit.module)
     if why:
-        return hit._replace(decided=False, message=f"{hit.message}; it does not run: {why}")
-    unused = old_copy_reason(hit.module, code.repository)
-    if unused:
-        return hit._replace(decided=False, message=f"{hit.message}; {unused}")
-    needs = code.reach_by_default.why_not(hit.node, hit.module)
-    return hit._replace(decided=False, message=f"{hit.message}; {needs}") if needs else hit
+        return _as_note(hit, f"it does not run: {why}")
+    why = old_copy_reason(hit.module, code.repository) or code.reach_by_default.why_not(hit.node, hit.module)
+    if not why and not ALSO_OF_ONE_TOWER.match(rule.id):
+        why = _of_one_tower(hit.module, code)
+    return _as_note(hit, why) if why else hit
+
+
+def _as_note(hit: Hit, why: str) -> Hit:
+    return hit._replace(decided=False, message=f"{hit.message}; {why}")
+
+
+def _of_one_tower(module: Module, code: Code) -> str:
+    """Returns that each loop that leads to a module builds one tower, "" where one builds several or may do so."""
+    programs = code.endings.leading_to(module)
+    ones = [each for each in programs if is_one(each)]
+    return f"{source_of(ones[0].loop.loop.iter)} is one tower" if ones and len(ones) == len(programs) else ""
 
 
 def fingerprint_of(rule: str, hit: Hit, seen: set[str]) -> str:
