@@ -47,7 +47,7 @@ class Calls:
             if (name in self.repository.named or name in self._classes) and not _is_assigned(node, module):
                 self._mentions.setdefault(name, []).append((node, module))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if not _is_of_a_scope(node, module):
+            if not _is_of_a_scope(node, module) and not _is_its_key(node, module):
                 self._texts_but_scopes.add(node.value)
             listed = module.parents.get(module.parents.get(node, node))
             if not (isinstance(listed, ast.Assign) and source_of(listed.targets[0]) == "__all__"):
@@ -175,6 +175,15 @@ def _is_assigned(node: ast.Name | ast.Attribute, module: Module) -> bool:
         return True
     above = module.parents.get(holder) if isinstance(holder, ast.Attribute) else None
     return isinstance(above, ast.Assign) and holder in above.targets and isinstance(node, ast.Name)
+
+
+def _is_its_key(node: ast.Constant, module: Module) -> bool:
+    """Whether a text is the key of what it names: `{"vgg": nets.vgg}`. Who looks it up says whether that is called."""
+    holder = module.parents.get(node)
+    return isinstance(holder, ast.Dict) and any(
+        key is node and chain(value).rpartition(".")[2] == node.value
+        for key, value in zip(holder.keys, holder.values, strict=True)
+    )
 
 
 def _is_of_a_scope(node: ast.Constant, module: Module) -> bool:

@@ -78,6 +78,10 @@ class Reach:
                 outcome = self.constants.outcome(each.test, module)
                 if outcome is not None and outcome != first:
                     return self._needs(each.test, module, first) or f"{source_of(each.test)} is always {outcome} here"
+            if isinstance(each, ast.Dict):
+                why = self._keyed_out(below, each, module)
+                if why:
+                    return why
             leaving = next(
                 (guard for guard in _guards(below, each) if self.constants.outcome(guard.test, module)), None
             )
@@ -87,6 +91,20 @@ class Reach:
                 return ""
             below = each
         return ""
+
+    def _keyed_out(self, value: ast.AST, table: ast.Dict, module: Module) -> str:
+        """Returns why nothing takes an entry of a dictionary: where each key that is looked up is known, and another one."""
+        key = next((key for key, each in zip(table.keys, table.values, strict=True) if each is value), None)
+        looked_up = self.calls.repository.looked_up(table, module)
+        if not isinstance(key, ast.Constant) or not looked_up:
+            return ""
+        why = ""
+        for wanted, of in looked_up:
+            test = ast.Compare(wanted, [ast.Eq()], [key])
+            if self.constants.outcome(test, of) is not False:
+                return ""
+            why = self._needs(test, of, True) or f"what is looked up here is never {source_of(key)}"
+        return why
 
     def _needs(self, test: ast.expr, module: Module, wanted: bool) -> str:
         """Returns which option a branch needs, "" where none decides its test."""

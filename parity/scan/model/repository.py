@@ -123,6 +123,7 @@ class Repository:
     texts: Sequence[tuple[Path, str]] = ()
     homes: dict[ast.AST, Function] = field(default_factory=dict)
     imported: dict[Module, set[Module]] = field(default_factory=dict)
+    _looked_up: dict[ast.Dict, list[tuple[ast.expr | None, Module]]] = field(default_factory=dict)
     _calls: dict[str, list[tuple[ast.Call, Module]]] = field(default_factory=dict)
     _callees: dict[ast.Call, list[Function]] = field(default_factory=dict)
 
@@ -149,6 +150,39 @@ class Repository:
     def called(self, stem: str) -> list[Module]:
         """Returns the modules whose files have a name, without its ending."""
         return [each for each in self.modules if each.path.stem == stem]
+
+    def looked_up(self, table: ast.Dict, module: Module) -> list[tuple[ast.expr, Module]]:
+        """Returns the keys that are looked up in a dictionary, with their modules; none where it is read by other means."""
+        if table not in self._looked_up:
+            self._looked_up[table] = list(self._keys_of(table, module))
+        known = self._looked_up[table]
+        return [(key, of) for key, of in known if key is not None] if all(key is not None for key, _ in known) else []
+
+    def _keys_of(self, table: ast.Dict, module: Module) -> Iterator[tuple[ast.expr | None, Module]]:
+        """Yields the keys by which a dictionary is read, None of what may read all of it."""
+        holder = module.parents.get(table)
+        if isinstance(holder, ast.Subscript):
+            yield holder.slice, module
+            return
+        if not isinstance(holder, ast.Assign) or not isinstance(holder.targets[0], ast.Name) or len(holder.targets) > 1:
+            yield None, module
+            return
+        name = holder.targets[0].id
+        for each in self.modules:
+            for node in (node for function in each.functions for node in function.nodes):
+                called = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+                if called != name or node is holder.targets[0]:
+                    continue
+                around = each.parents.get(node)
+                above = each.parents.get(around) if around is not None else None
+                if isinstance(around, ast.Compare) and isinstance(around.ops[0], ast.In | ast.NotIn):
+                    continue
+                if isinstance(around, ast.Subscript) and around.value is node:
+                    yield around.slice, each
+                elif isinstance(above, ast.Call) and source_of(above.func).endswith(".get") and above.args:
+                    yield above.args[0], each
+                elif not (isinstance(above, ast.Call) and source_of(above.func).endswith(".keys")):
+                    yield None, each
 
     def calls_of(self, name: str) -> Sequence[tuple[ast.Call, Module]]:
         """Returns the calls of whatever has a name, behind the last dot, with the modules that they are in."""

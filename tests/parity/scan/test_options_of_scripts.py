@@ -303,3 +303,55 @@ def test_a_value_that_the_parser_refuses_or_warns_of_is_a_text(tmp_path, value, 
     name = "run_sh" if text.startswith("python") else "run_yml"
     define = "import yaml\n" + PARSER.format("'--decay'")
     assert finding_of(tmp_path, define, "args.decay == 2", **{name: text.format(value)})[0] in ("note", "warning")
+
+
+TABLE = """import tensorflow as tf
+
+FLAGS = tf.flags.FLAGS
+tf.flags.DEFINE_string('optimizer', 'momentum', 'Which.')
+
+
+def rmsprop(rate):
+    return tf.train.RMSPropOptimizer(rate)
+
+
+def momentum(rate):
+    return tf.train.MomentumOptimizer(rate, 0.9)
+
+
+MADE = {"rmsprop": rmsprop, "momentum": momentum}
+
+
+def made(name, rate):
+    return LOOKED_UP
+
+
+def train(x, n):
+    optimizer = made(FLAGS.optimizer, 0.1)
+    losses = []
+    for i in range(n):
+        with tf.device("/gpu:%d" % i), tf.variable_scope("net", reuse=i > 0):
+            losses.append(tf.reduce_mean(tf.layers.dense(x, 3)))
+    return optimizer.minimize(tf.reduce_mean(losses))
+
+
+train(tf.placeholder(tf.float32, [2, 2]), 2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("looked_up", "command", "word"),
+    [
+        ("MADE[name](rate)", "", "note"),
+        ("MADE.get(name)(rate) if name in MADE else None", "", "note"),
+        ("MADE[name](rate)", "python train.py --optimizer=rmsprop", "warning"),
+        ("MADE[read()](rate)", "", "warning"),
+        ("[MADE[name](rate) for each in MADE.values()]", "", "warning"),
+    ],
+)
+def test_an_entry_of_a_table_that_no_option_takes_is_a_note(tmp_path, looked_up, command, word):
+    (tmp_path / "train.py").write_text(TABLE.replace("LOOKED_UP", looked_up), encoding="utf-8")
+    (tmp_path / "run.sh").write_text(command, encoding="utf-8")
+    (finding,) = (each for each in scan([tmp_path]).findings if each.rule == "TP502")
+    assert finding.severity.word == word
+    assert finding.message.endswith("; only with --optimizer=rmsprop, which nothing here gives") is (word == "note")
