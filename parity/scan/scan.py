@@ -148,7 +148,11 @@ def _if_reached(hit: Hit, rule: Rule, code: Code) -> Hit:
     why = code.endings.before(hit.node, hit.module) or code.reach.why_not(hit.node, hit.module)
     if why:
         return _as_note(hit, f"it does not run: {why}")
-    why = old_copy_reason(hit.module, code.repository) or code.reach_by_default.why_not(hit.node, hit.module)
+    why = (
+        old_copy_reason(hit.module, code.repository)
+        or code.reach_by_default.why_not(hit.node, hit.module)
+        or code.reach_by_choice.why_not(hit.node, hit.module)
+    )
     if not why and not ALSO_OF_ONE_TOWER.match(rule.id):
         why = _of_one_tower(hit.module, code)
     return _as_note(hit, why) if why else hit

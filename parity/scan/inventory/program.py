@@ -242,6 +242,12 @@ class Code:
         return Calls(self.repository)
 
     @cached_property
+    def reach_by_choice(self) -> Reach:
+        """The same, where a branch of a choice by name runs only if something is seen to choose it."""
+        reach = self.reach_by_default
+        return Reach(reach.constants, reach.begins, reach.taken, by_choice=True)
+
+    @cached_property
     def endings(self) -> Endings:
         """What keeps programs from training."""
         return Endings(self.repository, self.programs)

@@ -55,6 +55,7 @@ class Constants:
     _set_from_outside: set[str] = field(default_factory=set)
     _texts: set[str] = field(default_factory=set)
     _globals: set[str] = field(default_factory=set)
+    _given: set[str] = field(default_factory=set)
 
     @property
     def repository(self) -> Repository:
@@ -75,6 +76,8 @@ class Constants:
     def _note(self, node: ast.AST, module: Module) -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             self._texts.add(node.value)
+            if not isinstance(module.parents.get(node), ast.Compare):
+                self._given.add(node.value)
         elif isinstance(node, ast.keyword) and node.arg:
             self._values.setdefault(node.arg, []).append((node.value, module))
         elif isinstance(node, ast.Assign | ast.AugAssign):
@@ -108,6 +111,13 @@ class Constants:
         self._chosen = {}
         self._read = read
         return outcome
+
+    def is_given(self, name: str, text: str) -> bool:
+        """Whether source has a text beside tests, or a file gives it to a name: `optimizer: adam`, `--optimizer $1`."""
+        if text in self._given:
+            return True
+        setting = re.compile(rf"""{re.escape(name)}["']?\s*[=:\s]\s*["']?({re.escape(text)}(?!\w)|\$)""")
+        return any(name in each and bool(setting.search(each)) for _, each in self.repository.texts)
 
     def options_of(self, test: ast.expr, module: Module) -> dict[str, tuple[object, ...]]:
         """Returns the options that a test reads as far as constants decide it, each with its values, the default first."""

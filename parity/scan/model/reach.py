@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from parity.scan.model.calls import Calls
 from parity.scan.model.constants import NO_CONSTANT, Constants
 from parity.scan.model.module import Function, Module
-from parity.scan.model.options import NO_LITERAL, words_for
+from parity.scan.model.names import chain
+from parity.scan.model.options import NO_LITERAL, OF_TOWERS_OR_TRAINING, name_of, words_for
 from parity.scan.model.repository import source_of
 
 CALLERS_DEPTH = 8  # callers of callers, beyond which a function is taken to run
@@ -22,11 +23,13 @@ class Reach:
       constants: which tests are decided, by what all calls give among others.
       begins: functions that run whoever calls them.
       taken: statements whose branches are looked at whatever the outcome of their test is.
+      by_choice: whether a branch that a name chooses, `name == "adam"`, runs only where something is seen to choose it.
     """
 
     constants: Constants
     begins: Set[Function] = frozenset()
     taken: Set[ast.AST] = frozenset()
+    by_choice: bool = False
     _reasons: dict[Function, str] = field(default_factory=dict)
 
     @property
@@ -36,7 +39,7 @@ class Reach:
 
     def of_program(self, modules: Set[Module]) -> "Reach":
         """Returns what runs of modules alone: what others of the repository call and give is of other programs."""
-        return Reach(self.constants.by_calls(self.calls.of_modules(modules)), self.begins, self.taken)
+        return Reach(self.constants.by_calls(self.calls.of_modules(modules)), self.begins, self.taken, self.by_choice)
 
     def why_not(self, node: ast.AST, module: Module, depth: int = CALLERS_DEPTH) -> str:
         """Returns why something does not run, "" where it may: for all that source says it does."""
@@ -78,6 +81,8 @@ class Reach:
                 outcome = self.constants.outcome(each.test, module)
                 if outcome is not None and outcome != first:
                     return self._needs(each.test, module, first) or f"{source_of(each.test)} is always {outcome} here"
+                if self.by_choice and first and self._is_open_choice(each.test, module):
+                    return f"only where {source_of(each.test)}, which nothing here gives"
             if isinstance(each, ast.Dict):
                 why = self._keyed_out(below, each, module)
                 if why:
@@ -105,6 +110,23 @@ class Reach:
                 return ""
             why = self._needs(test, of, True) or f"what is looked up here is never {source_of(key)}"
         return why
+
+    def _is_open_choice(self, test: ast.expr, module: Module) -> bool:
+        """Whether a test compares a name with a text that nothing is seen to give it."""
+        for each in test.values if isinstance(test, ast.BoolOp) else [test]:
+            if not isinstance(each, ast.Compare) or not isinstance(each.ops[0], ast.Eq):
+                continue
+            sides = [each.left, each.comparators[0]]
+            texts = [side.value for side in sides if isinstance(side, ast.Constant) and isinstance(side.value, str)]
+            names = [
+                chain(side).rpartition(".")[2] or name_of(side) for side in sides if not isinstance(side, ast.Constant)
+            ]
+            if len(texts) != 1 or not names or OF_TOWERS_OR_TRAINING.search(names[0]):
+                continue
+            is_open = self.constants.outcome(each, module) is None and not self.constants.options_of(each, module)
+            if is_open and not self.constants.is_given(names[0], texts[0]):
+                return True
+        return False
 
     def _needs(self, test: ast.expr, module: Module, wanted: bool) -> str:
         """Returns which option a branch needs, "" where none decides its test."""

@@ -69,19 +69,12 @@ def test_what_another_value_than_the_default_needs_is_a_note_that_names_it(tmp_p
         (FLAGS, "FLAGS.optimizer == 'momentum'"),
         (FLAGS, "FLAGS.optimizer == chosen()"),
         (FLAGS + "\nFLAGS.optimizer = 'rmsprop'", RMSPROP),
-        (FLAGS + "\nFLAGS.optimizer = chosen()", RMSPROP),
-        (FLAGS.replace("'momentum'", "chosen()"), RMSPROP),
-        ("FLAGS = chosen()", RMSPROP),
-        (PARSER.format("'--optimizer', required=True"), "args.optimizer == 'rmsprop'"),
-        (PARSER.format("'optimizer'"), "args.optimizer == 'rmsprop'"),
         (
             PARSER.format("'--way', default='a'") + "\nparser.set_defaults(way='b')",
             "args.way == 'b'",
         ),
         ("params = {'way': 'a'}\nparams['way'] = 'b'", "params['way'] == 'b'"),
-        ("params = {'way': 'a'}\nparams['way'] = chosen()", "params['way'] == 'b'"),
         ("cfg = chosen()\ncfg.TRAIN.RMS = False\ncfg.TRAIN.RMS = chosen()", "cfg.TRAIN.RMS"),
-        ("class Net:\n    way = 'a'\nnet = chosen(Net)\nnet.way = chosen()", "net.way == 'b'"),
         # They say whether there are towers, or whether the script trains.
         (PARSER.format("'--num_gpus', default=1, type=int"), "args.num_gpus > 1"),
         (PARSER.format("'--mode', default='eval'"), "args.mode == 'train'"),
@@ -89,6 +82,29 @@ def test_what_another_value_than_the_default_needs_is_a_note_that_names_it(tmp_p
 )
 def test_what_a_default_allows_or_leaves_open_is_a_warning(tmp_path, define, test):
     assert finding_of(tmp_path, define, test)[0] == "warning"
+
+
+@pytest.mark.parametrize(
+    ("define", "test"),
+    [
+        (FLAGS + "\nFLAGS.optimizer = chosen()", RMSPROP),
+        (FLAGS.replace("'momentum'", "chosen()"), RMSPROP),
+        ("FLAGS = chosen()", RMSPROP),
+        (PARSER.format("'--optimizer', required=True"), "args.optimizer == 'rmsprop'"),
+        (PARSER.format("'optimizer'"), "args.optimizer == 'rmsprop'"),
+        ("params = {'way': 'a'}\nparams['way'] = chosen()", "params['way'] == 'b'"),
+        ("class Net:\n    way = 'a'\nnet = chosen(Net)\nnet.way = chosen()", "net.way == 'b'"),
+        ("net = chosen()", "net.way == 'b' and n > 1"),
+    ],
+)
+def test_what_a_name_chooses_that_nothing_gives_is_a_note_and_a_warning_where_something_does(tmp_path, define, test):
+    value = "rmsprop" if "rmsprop" in test else "b"
+    assert finding_of(tmp_path, define, test) == ("note", f"only where {test}")
+    assert (
+        finding_of(tmp_path, define, test, other_py=f"{'optimizer' if value != 'b' else 'way'} = '{value}'")[0]
+        == "warning"
+    )
+    assert finding_of(tmp_path, define + f"\nprint('{value}')", test, other_py="")[0] == "warning"
 
 
 @pytest.mark.parametrize(
@@ -206,7 +222,7 @@ def test_a_flag_of_another_script_is_none_of_a_program_that_reads_its_own_config
     assert found[0] == word
 
 
-@pytest.mark.parametrize(("given", "word"), [("'sgd'", "note"), ("'rmsprop'", "warning"), ("chosen()", "warning")])
+@pytest.mark.parametrize(("given", "word"), [("'sgd'", "note"), ("'rmsprop'", "warning"), ("chosen()", "note")])
 def test_a_parameter_that_becomes_the_object_it_chooses_is_what_it_was_given(tmp_path, given, word):
     define = f"""
 def optimizer_of(optimizer):
