@@ -13,6 +13,7 @@ from parity.scan.result import Severity
 from parity.scan.rules.rule import CALLERS, Hit, Rule, assigns, linked, statement_of
 
 MAKERS_OF_STEPS = frozenset(["get_or_create_global_step", "get_global_step", "create_global_step"])
+NORM_WORDS = re.compile(r"batch_?norm|moving_|(^|[^a-z])bn([^a-z]|$)|population", re.IGNORECASE)
 NO_AVERAGES = ("np.", "numpy.", "tf.reduce", "slim.")  # that an `average` of arrays is of
 
 
@@ -73,7 +74,9 @@ def _reads_averages(call: ast.Call, function: Function) -> bool:
         return False
     if call.func.attr not in ("variables_to_restore", "average_name", "average"):
         return False
-    return not _is_left(call, function) and not (call.func.attr == "average" and _of_losses(call))
+    if _is_left(call, function) or _of_statistics(call, function):
+        return False
+    return not (call.func.attr == "average" and _of_losses(call))
 
 
 def _is_left(call: ast.Call, function: Function) -> bool:
@@ -87,6 +90,17 @@ def _is_left(call: ast.Call, function: Function) -> bool:
     inside = [function, *(each for each in function.module.functions if each.outer is function)]
     read = (node for each in inside for node in each.nodes if isinstance(node, ast.Name) and node.id in names)
     return all(node in getattr(holder, "targets", ()) for node in read)
+
+
+def _of_statistics(call: ast.Call, function: Function) -> bool:
+    """Whether the average of one variable is read, which is one of batch norm's, by its name and what it is taken from."""
+    if call.func.attr == "variables_to_restore" or not call.args:  # type: ignore[attr-defined]
+        return False
+    given = [call.args[0]]
+    for _ in range(2):  # what it is given, and what that is
+        names = {part.id for each in given for part in ast.walk(each) if isinstance(part, ast.Name)}
+        given += [each.value for name in names for each in function.assigned.get(name, ())]
+    return bool(NORM_WORDS.search(" ".join(source_of(each, 200) for each in given)))
 
 
 def _of_losses(call: ast.Call) -> bool:
@@ -299,7 +313,8 @@ STATE_RULES = (
         "weights before or after "
         "the update, by chance: before in most runs. A note where nothing reads the averages (`average()`, "
         "`variables_to_restore()`, `average_name()`, or their names), what does so needs an option that "
-        "nothing gives, or what is read of them goes nowhere.",
+        "nothing gives or ends at its imports, what is read of them goes nowhere, or only those of batch norm's statistics "
+        "are read.",
         "A port updates the average after `optimizer.step()`: one update later than most runs of the script.",
         "Update it after `optimizer.step()`, and expect its averages one step ahead of the script's.",
         _average,
