@@ -352,10 +352,11 @@ PROGRAM_RULES = (
     Rule(
         "TP603",
         "variables-from-a-set",
-        Severity.WARNING,
+        Severity.NOTE,
         "the list of variables comes from a set",
         "The order of a set of variables changes from run to run: what is paired or saved by position is another "
-        "each time.",
+        "each time. A note, since within a run all towers have the same order, and optimizers and checkpoints go by the "
+        "variable: whether anything goes by position from one run to the next, the source does not say.",
         "Parameters have a fixed order, and names.",
         "Match by name: `parity map`.",
         _of_a_set,
