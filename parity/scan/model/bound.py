@@ -152,12 +152,12 @@ def _had_another_name(node: ast.ImportFrom, repository: Repository) -> bool:
     name = node.module or ""
     if not name.isidentifier() or name in sys.stdlib_module_names or any(alias.name == "*" for alias in node.names):
         return False
+    if not all(any(_has_at_top(each, alias.name) for each in repository.modules) for alias in node.names):
+        return False
     if any(name in (path.stem, *path.parts) for path, _ in repository.texts):
         return False
     installed = re.compile(rf"(pip3?|conda) install\b.*\b{re.escape(name)}\b|^\W*{re.escape(name)}\b\W*$", re.MULTILINE)
-    if any(installed.search(text) for _, text in repository.texts):
-        return False
-    return all(any(_has_at_top(each, alias.name) for each in repository.modules) for alias in node.names)
+    return not any(name in text and installed.search(text) for _, text in repository.texts)
 
 
 def _has_at_top(module: Module, name: str) -> bool:
