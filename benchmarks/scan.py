@@ -34,6 +34,7 @@ SETS = (
     "labelled_ninth",
     "labelled_tenth",
     "labelled_eleventh",
+    "labelled_twelfth",
 )
 LABELS = Path(__file__).parents[1] / "tests" / "parity" / "scan" / "labels"
 NEAR = 3  # lines by which a reader and the scan may name another line of one place
