@@ -1,15 +1,10 @@
 """Finds reads of variables that nothing keeps from coming after the variable's update in the same run."""
 
-from typing import AbstractSet, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import AbstractSet, List, Mapping, NamedTuple, Sequence
 
-import tensorflow.compat.v1 as tf
-
-from tf_towers.graph.op_types import CHOOSING, ENTERING, READS, SHAPE_ONLY, WRITING
 from tf_towers.graph.traversal import ancestors, earlier
+from tf_towers.graph.value_flow import carried, readers_of, writers_of
 from tf_towers.tf_types import Operation, Tensor, Variable
-
-# Consumers that neither read a value nor write one.
-NEITHER = SHAPE_ONLY | {"IsVariableInitialized", "VarIsInitializedOp", "Save", "SaveV2"}
 
 READ_BY_UPDATES_ALONE = frozenset(["state", "slot"])  # which value one gets is what a race is about
 WRITTEN_BY_UPDATES = frozenset(["var", "slot"])  # where such a race ends up; an average has a race of its own
@@ -30,25 +25,6 @@ class Race(NamedTuple):
     reaches: List[str]
 
 
-def writers_of(variable: Variable, ops: AbstractSet[Operation]) -> List[Operation]:
-    """Returns the ops among `ops` that write a variable, by name."""
-    handles = _handles(variable)
-    found = {op for handle in handles.values() for op in handle.consumers() if op in ops and _writes(op, handles)}
-    return sorted(found, key=lambda op: op.name)
-
-
-def _handles(variable: Variable) -> Dict[str, Tensor]:
-    """The tensors by which a variable is written, by name: its own, and what hands it on into loops and branches."""
-    found, pending = {}, list(variable.op.outputs)
-    while pending:
-        handle = pending.pop()
-        found[handle.name] = handle
-        # Only references and resources can be written through; a value that was read is no handle.
-        passed = [out for op in handle.consumers() if op.type in ENTERING | CHOOSING for out in op.outputs]
-        pending += [out for out in passed if out.dtype._is_ref_dtype or out.dtype == tf.resource]
-    return found
-
-
 def find_races(variables: Mapping[str, Variable], ops: AbstractSet[Operation], losses: Sequence[Tensor]) -> List[Race]:
     """Returns the `Race` of a training run; empty where every update waits for all that read the old value.
 
@@ -64,7 +40,7 @@ def find_races(variables: Mapping[str, Variable], ops: AbstractSet[Operation], l
     for key, variable in variables.items():
         writers = writers_of(variable, ops)
         if writers:
-            touched.append((key, _readers(variable, ops), writers))
+            touched.append((key, readers_of(variable.op, ops), writers))
     # A bit for each read and write of variables that this run writes: others cannot race.
     marked = sorted({op for _, readers, writers in touched for op in readers + writers}, key=lambda op: op.name)
     masks = earlier(ops, marked)
@@ -77,25 +53,23 @@ def find_races(variables: Mapping[str, Variable], ops: AbstractSet[Operation], l
                 ordered = masks[writer] & bits[reader] or masks[reader] & bits[writer]
                 if reader is not writer and not ordered:
                     found.append((key, reader, writer))
-    written = [(key, writer) for key, _, writers in touched for writer in writers]
+    if not found:
+        return []
+    # Where the value goes, and not what waits for it: an update that waits for all moving statistics takes none of them.
+    racing = sorted({reader for _, reader, _ in found}, key=lambda op: op.name)
+    values = carried(ops, racing)
+    bits = {op: 1 << number for number, op in enumerate(racing)}
+    results = [(key, writer) for key, _, writers in touched for writer in writers]
+    results += [("loss", loss.op) for loss in losses if loss.op in values]
     return [
-        Race(key, reader.name, writer.name, _reached(key, reader, written, masks, bits, losses))
+        Race(
+            key,
+            reader.name,
+            writer.name,
+            sorted({other for other, op in results if other != key and values[op] & bits[reader]}),
+        )
         for key, reader, writer in found
     ]
-
-
-def _reached(
-    key: str,
-    reader: Operation,
-    written: Sequence[Tuple[str, Operation]],
-    masks: Mapping[Operation, int],
-    bits: Mapping[Operation, int],
-    losses: Sequence[Tensor],
-) -> List[str]:
-    reached = {other for other, writer in written if other != key and masks[writer] & bits[reader]}
-    if any(masks.get(loss.op, 0) & bits[reader] for loss in losses):
-        reached.add("loss")
-    return sorted(reached)
 
 
 def unordered_writers(variable: Variable, ops: AbstractSet[Operation]) -> List[str]:
@@ -106,26 +80,3 @@ def unordered_writers(variable: Variable, ops: AbstractSet[Operation]) -> List[s
             if one not in ancestors([other]) and other not in ancestors([one]):
                 return [op.name for op in writers]
     return []
-
-
-def _readers(variable: Variable, ops: AbstractSet[Operation]) -> List[Operation]:
-    handles, found, pending, seen = _handles(variable), set(), list(variable.op.outputs), set()
-    while pending:
-        tensor = pending.pop()
-        for op in tensor.consumers():
-            if op not in ops or op in seen or op.type in NEITHER or _writes(op, handles):
-                continue
-            seen.add(op)
-            if op.type in READS:
-                found.add(op)
-            # Of a reference variable these copy nothing: the read that can come too late is that of whoever computes
-            # with them.
-            elif op.type == "Identity" or op.type in ENTERING | CHOOSING:
-                pending += op.outputs
-            else:
-                found.add(op)
-    return sorted(found, key=lambda op: op.name)
-
-
-def _writes(op: Operation, handles: Mapping[str, Tensor]) -> bool:
-    return op.type.startswith(WRITING) and any(tensor.name in handles for tensor in list(op.inputs))

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from parity.trace import LEARNING_RATE, trace_name
 from parity.trace.arrays import Tensors
-from tf_towers.graph.races import writers_of
+from tf_towers.graph.value_flow import writers_of
 from tf_towers.record.inputs import is_fed, is_source
 from tf_towers.record.manual_updates import HandWritten
 from tf_towers.tf_types import Operation, Tensor

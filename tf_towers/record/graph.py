@@ -10,8 +10,8 @@ from tensorflow.core.framework import graph_pb2
 
 from parity.trace import RecordedGraph, quantity_of, trace_name
 from tf_towers.facts import environment_flags
-from tf_towers.graph.races import writers_of
 from tf_towers.graph.traversal import ancestors
+from tf_towers.graph.value_flow import writers_of
 from tf_towers.record.clipping import clipping_of
 from tf_towers.record.hooks import ApplyCall, loop_of
 from tf_towers.record.inputs import is_source

@@ -19,8 +19,8 @@ from tf_towers.graph.op_types import (
     SUMMING,
     VARIABLES,
 )
-from tf_towers.graph.races import writers_of
 from tf_towers.graph.traversal import ancestors, in_order
+from tf_towers.graph.value_flow import writers_of
 from tf_towers.record.hooks import ApplyCall, GradientCall
 from tf_towers.record.towers import values_of
 from tf_towers.tf_types import Graph, Operation, Tensor, Variable

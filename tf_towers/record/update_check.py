@@ -6,7 +6,7 @@ import numpy as np
 
 from parity.trace import LEARNING_RATE, parse_key, section_prefix, trace_name
 from parity.trace.arrays import Array, Tensors
-from tf_towers.graph.races import writers_of
+from tf_towers.graph.value_flow import writers_of
 from tf_towers.record.hazards.types import Hazard
 from tf_towers.record.plan import Section
 from tf_towers.record.variables import hyper_parameters

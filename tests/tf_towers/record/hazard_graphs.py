@@ -412,6 +412,46 @@ def statistics_of_both_towers_in_order():
     return [train, *tf.get_collection(tf.GraphKeys.UPDATE_OPS)]
 
 
+class WaitingForStatistics(tf.train.GradientDescentOptimizer):
+    def apply_gradients(self, *args, **kwargs):
+        with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
+            return super().apply_gradients(*args, **kwargs)
+
+
+@graph
+def statistics_of_both_towers_before_the_update():
+    def loss(piece, tower):
+        mean = tf.get_variable("mean", [2], trainable=False, initializer=tf.zeros_initializer())
+        # Their corrections race as well, and go into no weight: the update only waits for them.
+        moved = assign_moving_average(mean, tf.reduce_mean(piece, 0), 0.9, zero_debias=True)
+        tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, moved)
+        return plain(piece, tower)
+
+    return towers(loss, optimizer=WaitingForStatistics(0.1))[0]
+
+
+@graph
+def average_behind_the_update_and_a_loss_that_races():
+    train, losses = towers(lambda piece, tower: plain(piece, tower) + tf.nn.l2_loss(weight("w")))
+    with tf.control_dependencies([train, *losses]):
+        return tf.train.ExponentialMovingAverage(0.9).apply(tf.trainable_variables())
+
+
+@graph
+def average_beside_the_update():
+    train, _ = towers(plain)
+    return [train, tf.train.ExponentialMovingAverage(0.9).apply(tf.trainable_variables())]
+
+
+@graph
+def average_behind_one_of_two_updates():
+    train, _ = towers(plain)
+    (w,) = tf.trainable_variables()
+    with tf.control_dependencies([train]):
+        average = tf.train.ExponentialMovingAverage(0.9).apply([w])
+    return [average, w.assign(tf.minimum(w, 1e3))]
+
+
 def statistics_of(wanted):
     updates = []
 

@@ -5,8 +5,9 @@ from typing import List, Optional
 import tensorflow.compat.v1 as tf
 
 from parity.trace import parse_key, quantity_of
-from tf_towers.graph.races import READ_BY_UPDATES_ALONE, WRITTEN_BY_UPDATES, find_races, unordered_writers, writers_of
+from tf_towers.graph.races import READ_BY_UPDATES_ALONE, WRITTEN_BY_UPDATES, find_races, unordered_writers
 from tf_towers.graph.traversal import ancestors
+from tf_towers.graph.value_flow import writers_of
 from tf_towers.record.hazards.types import Hazard
 from tf_towers.record.plan import RecordPlan
 from tf_towers.record.variables import Variables
