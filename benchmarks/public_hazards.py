@@ -4,8 +4,8 @@ Launch: ``python benchmarks/public_hazards.py --sources DIR [--only NAME ...] [-
 Scripts, ``DIR`` and recordings are those of public_ports.py; a recording that is there already is read again. What is
 scanned is the folder of a script without any edit; a finding counts where it is in the script, or in a module that the
 recorded run imported. Prints for each script the hazards of the recording, the rules that speak of hazards and have
-findings, what the page of a rule says may differ, and what no page speaks of; then how many of each. Returns 0 where
-every script is recorded and nothing differs without a page that says so.
+findings, what only one of them names and the page of a rule says that this one alone may, and what no page speaks of;
+then how many of each. Returns 0 where every script is recorded and nothing differs without a page that says so.
 """
 
 import argparse

@@ -37,7 +37,10 @@ def page_as_markdown(rule: Rule) -> str:
     if rule.hazards:
         names = ", ".join(f"`{name}`" for name in rule.hazards)
         lines += ["", "## What a recording says", "", f"`parity record` names it {names}."]
-        lines += ["", rule.differs] if rule.differs else []
+        if rule.only_found:
+            lines += ["", f"A scan may find it where a recording names nothing. {rule.only_found}"]
+        if rule.only_recorded:
+            lines += ["", f"A recording may name it where a scan finds nothing. {rule.only_recorded}"]
     lines += ["", "## Leaving it out", "", f"`# parity: ignore[{rule.id}]` on the line, or `--baseline`."]
     return "\n".join(lines) + "\n"
 

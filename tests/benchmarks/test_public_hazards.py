@@ -68,13 +68,17 @@ def test_a_recording_that_says_the_same_does_not_differ(hazards, script, tmp_pat
 
 
 def test_what_one_of_them_alone_says_is_a_disagreement_or_a_page_allows_it(hazards, script, tmp_path):
-    folder = recorded(tmp_path / "work", "loss_is_no_scalar", "ungated_update")
+    folder = recorded(tmp_path / "work", "loss_is_no_scalar", "overlapping_data", "ungated_update")
     comparison = hazards.compare(script, tmp_path / "sources", folder)
-    assert comparison.allowed == ("only recorded: ungated_update",)
-    assert comparison.disagreements == ("only recorded: loss_is_no_scalar", "only found: TP101")
+    assert comparison.allowed == ("only recorded: overlapping_data",)
+    assert comparison.disagreements == (
+        "only recorded: loss_is_no_scalar",
+        "only recorded: ungated_update",
+        "only found: TP101",
+    )
     assert (
-        hazards.counts([comparison]) == "1 scripts, 2 hazards recorded, 1 rules found: "
-        "0 scripts say the same or a page says why not (1 times), 1 differ (2 times)"
+        hazards.counts([comparison]) == "1 scripts, 3 hazards recorded, 1 rules found: "
+        "0 scripts say the same or a page says why not (1 times), 1 differ (3 times)"
     )
 
 

@@ -23,9 +23,9 @@ def allowed_by_a_page(recorded: Iterable[str], found: Iterable[str]) -> list[str
 def _differences(recorded: Iterable[str], found: Iterable[str]) -> Iterator[tuple[str, bool]]:
     recorded, rules = set(recorded), [SCAN_RULES[each] for each in sorted(set(found))]
     of_rules = {name for rule in rules for name in rule.hazards}
-    may_differ = {name for rule in SCAN_RULES.values() if rule.differs for name in rule.hazards} | {*NOT_FROM_SOURCE}
+    may_be_recorded = {name for rule in SCAN_RULES.values() if rule.only_recorded for name in rule.hazards}
     for name in sorted(recorded - of_rules):
-        yield f"only recorded: {name}", name in may_differ
+        yield f"only recorded: {name}", name in may_be_recorded | {*NOT_FROM_SOURCE}
     for rule in rules:
         if rule.hazards and not recorded & {*rule.hazards}:
-            yield f"only found: {rule.id}", bool(rule.differs)
+            yield f"only found: {rule.id}", bool(rule.only_found)

@@ -342,9 +342,10 @@ NORM_RULES = (
         "repeats a race. `SyncBatchNorm` is another computation.",
         _all_towers,
         hazards=("unordered_statistics", "statistics_of_all_towers"),
-        differs="Updates by a plain `assign` of a batch norm of the script's own are named by the "
-        "recording whichever collection they are in; here only through `UPDATE_OPS`. Where an option chooses one of "
-        "several nets, this speaks of those that have batch norms, and a recording of the one that was run.",
+        only_found="Where an option chooses one of several nets, this speaks of those that have batch norms, and a "
+        "recording of the one that was run.",
+        only_recorded="Updates by a plain `assign` of a batch norm of the script's own are named by the recording whichever "
+        "collection they are in; here only through `UPDATE_OPS`.",
     ),
     Rule(
         "TP302",
@@ -375,9 +376,9 @@ NORM_RULES = (
         "otherwise then.",
         _never,
         hazards=("statistics_not_updated",),
-        differs="A library that the code calls may run them: a recording sees whether. It names all that has an axis, is "
-        "not trainable and not written by training: also the statistics of a batch norm that is frozen on purpose, and a "
-        "scale that is switched off.",
+        only_found="A library that the code calls may run them: a recording sees whether.",
+        only_recorded="It names all that has an axis, is not trainable and not written by training: also the "
+        "statistics of a batch norm that is frozen on purpose, and a scale that is switched off.",
     ),
     Rule(
         "TP304",

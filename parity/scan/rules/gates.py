@@ -105,6 +105,6 @@ GATE_RULES = (
         _ungated,
         decided=False,
         hazards=("ungated_update",),
-        differs="Whether the graph lets an update overtake a gradient is seen in the graph, not in the source.",
+        only_found="Whether the graph lets an update overtake a gradient is seen in the graph, not in the source.",
     ),
 )

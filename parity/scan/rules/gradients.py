@@ -307,7 +307,7 @@ GRADIENT_RULES = (
         "or scale its group's rate with SGD only.",
         _sparse_sum,
         hazards=("sparse_sum",),
-        differs="Where every sparse gradient is made dense before it is combined, the branch is there and never taken: "
+        only_found="Where every sparse gradient is made dense before it is combined, the branch is there and never taken: "
         "`parity record` then does not name it.",
     ),
     Rule(
@@ -341,7 +341,8 @@ GRADIENT_RULES = (
         _rows,
         decided=False,
         hazards=("norm_of_repeated_rows",),
-        differs="Only where a gradient is sparse when it is clipped: the source shows the branch, a recording the gradient.",
+        only_found="Only where a gradient is sparse when it is clipped: the source shows the branch, a recording the "
+        "gradient.",
     ),
     Rule(
         "TP110",

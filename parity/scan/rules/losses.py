@@ -305,8 +305,8 @@ LOSS_RULES = (
         "not the script's.",
         _last,
         hazards=("last_towers_loss",),
-        differs="A loss that is fetched for something else than a report, by a hook or in another function, is seen by the "
-        "recording only.",
+        only_recorded="A loss that is fetched for something else than a report, by a hook or in another function, is seen "
+        "by the recording only.",
     ),
     Rule(
         "TP402",
@@ -340,7 +340,7 @@ LOSS_RULES = (
         "counts.",
         _scoped_decay,
         hazards=("decay_counted", "regularisation_lost"),
-        differs="Losses that the script itself collects in each tower are in the scope: the recording counts them.",
+        only_found="Losses that the script itself collects in each tower are in the scope: the recording counts them.",
     ),
     Rule(
         "TP404",
@@ -393,6 +393,6 @@ LOSS_RULES = (
         "No weight decay.",
         _uses_regularizer,
         hazards=("regularisation_lost",),
-        differs="A library that the code calls may read the collection: a recording sees whether.",
+        only_found="A library that the code calls may read the collection: a recording sees whether.",
     ),
 )

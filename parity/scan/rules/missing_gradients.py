@@ -146,7 +146,7 @@ MISSING_RULES = (
         _pairing,
         decided=False,
         hazards=("positional_pairing",),
-        differs="Towers that are built equally lack the same gradients, and the pairs are right: a recording shows it.",
+        only_found="Towers that are built equally lack the same gradients, and the pairs are right: a recording shows it.",
     ),
     Rule(
         "TP105",
@@ -160,7 +160,7 @@ MISSING_RULES = (
         _crash,
         decided=False,
         hazards=("gradient_missing_in_some_towers",),
-        differs="The source does not say whether a gradient is None; a recording that ran has shown that none is.",
+        only_found="The source does not say whether a gradient is None; a recording that ran has shown that none is.",
     ),
     Rule(
         "TP106",
@@ -174,7 +174,7 @@ MISSING_RULES = (
         _any,
         decided=False,
         hazards=("gradient_missing_in_some_towers",),
-        differs="The source does not say whether a gradient is None: record the script.",
+        only_found="The source does not say whether a gradient is None: record the script.",
     ),
     Rule(
         "TP107",
@@ -188,6 +188,6 @@ MISSING_RULES = (
         _first,
         decided=False,
         hazards=("gradient_missing_in_some_towers",),
-        differs="The source does not say whether a gradient is None: record the script.",
+        only_found="The source does not say whether a gradient is None: record the script.",
     ),
 )

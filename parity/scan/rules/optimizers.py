@@ -289,7 +289,7 @@ OPTIMIZER_RULES = (
         "Call `scheduler.step()` as often, or halve its steps.",
         _twice,
         hazards=("global_step_counted_twice",),
-        differs="Where the op of its own is not run with each update, the step is counted once: the recording counts.",
+        only_found="Where the op of its own is not run with each update, the step is counted once: the recording counts.",
     ),
     Rule(
         "TP504",

@@ -394,8 +394,8 @@ PROGRAM_RULES = (
         "Write it in the loop, on each rank: `parity record` names the variable and its values.",
         _written_between,
         hazards=("changed_between_steps",),
-        differs="The source does not show whether what is assigned belongs to the model; assignments that are made before "
-        "the loop and run in it are seen by the recording only.",
+        only_found="The source does not show whether what is assigned belongs to the model.",
+        only_recorded="Assignments that are made before the loop and run in it are seen by the recording only.",
     ),
     Rule(
         "TP607",

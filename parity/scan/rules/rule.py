@@ -50,7 +50,8 @@ class Rule:
       look: yields the places.
       decided: whether the source decides it; else a recording has to.
       hazards: names under which `parity record` reports it.
-      differs: why the recording may not say the same, "" where it does.
+      only_found: why a recording may name none of the hazards where this finds something, "" where it names one.
+      only_recorded: why a recording may name any of the hazards where this finds nothing, "" where this finds it.
     """
 
     id: str
@@ -63,7 +64,8 @@ class Rule:
     look: Callable[[Code], Iterator[Hit]]
     decided: bool = True
     hazards: tuple[str, ...] = ()
-    differs: str = ""
+    only_found: str = ""
+    only_recorded: str = ""
 
 
 def linked(program: Program) -> list[Function]:

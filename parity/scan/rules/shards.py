@@ -121,6 +121,8 @@ SHARD_RULES = (
         "`DistributedSampler(dataset)`; for the script's own shards, `batch[rank * n:(rank + 1) * n]`.",
         _overlapping,
         hazards=("overlapping_data",),
+        only_recorded="It compares examples by value, as they arrived in the recorded steps: a queue that begins its data "
+        "anew, or data that hold equal examples, can give two towers the same ones, which cannot be seen in source.",
     ),
     Rule(
         "TP202",
@@ -135,7 +137,9 @@ SHARD_RULES = (
         _same,
         decided=False,
         hazards=("same_data",),
-        differs="Source does not decide it (0 of 5 such guesses were right): the recording compares the numbers.",
+        only_found="Source does not decide it (0 of 5 such guesses were right): the recording compares the numbers.",
+        only_recorded="It compares examples by value, as they arrived in the recorded steps: a queue that begins its data "
+        "anew, or data that hold equal examples, can give two towers the same ones, which cannot be seen in source.",
     ),
     Rule(
         "TP203",
@@ -150,7 +154,7 @@ SHARD_RULES = (
         "`DistributedSampler(dataset, drop_last=True)` and `DataLoader(..., drop_last=True)`.",
         _uneven,
         hazards=("uneven_shards",),
-        differs="Only a recording that reaches the last batch sees it.",
+        only_found="Only a recording that reaches the last batch sees it.",
     ),
     Rule(
         "TP204",

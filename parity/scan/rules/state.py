@@ -349,6 +349,7 @@ STATE_RULES = (
         _counters,
         decided=False,
         hazards=("ungated_state",),
-        differs="Whether TensorFlow orders the two is decided by the graph, not by the source: the recording looks there.",
+        only_found="Whether TensorFlow orders the two is decided by the graph, not by the source: the recording looks "
+        "there.",
     ),
 )

@@ -61,6 +61,10 @@ def test_a_disagreement_is_seen():
     assert disagreements({"sum_not_mean"}, {"TP101"}) == []
     # Undecided, and its page says so.
     assert disagreements(set(), {"TP105"}) == []
+    # A page speaks of one direction, and not of the other.
+    assert disagreements({"ungated_state"}, set()) == ["only recorded: ungated_state"]
+    assert disagreements({"overlapping_data", "last_towers_loss"}, set()) == []
+    assert disagreements(set(), {"TP201", "TP401"}) == ["only found: TP201", "only found: TP401"]
     assert allowed_by_a_page({"towers_not_separated"}, {"TP101", "TP105"}) == [
         "only recorded: towers_not_separated",
         "only found: TP105",
