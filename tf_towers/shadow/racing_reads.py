@@ -8,7 +8,7 @@ import numpy as np
 from parity.trace import parse_key, quantity_of
 from parity.trace.arrays import Tensors
 from tf_towers.float64.graph_def import add_placeholder, by_name, full, op_of
-from tf_towers.graph.op_types import REFERENCES, WRITING
+from tf_towers.graph.op_types import CHOOSING, REFERENCES, WRITING
 from tf_towers.graph.races import READ_BY_UPDATES_ALONE, WRITTEN_BY_UPDATES
 from tf_towers.tf_types import Graph, GraphDef, NodeDef
 
@@ -133,12 +133,22 @@ def _updates(
     ]
     found = set(pending)
     while pending:
-        for text in nodes[pending.pop()].input:
-            other = op_of(text)
-            if not text.startswith("^") and other in updating and other not in found:
+        for other in _taken(nodes, pending.pop()):
+            if other in updating and other not in found:
                 found.add(other)
                 pending.append(other)
     return found
+
+
+def _taken(nodes: Mapping[str, NodeDef], name: str) -> List[str]:
+    """The ops that one takes values from: its inputs, or the conditions that a constant of a branch waits for."""
+    inputs = [op_of(text) for text in nodes[name].input if not text.startswith("^")]
+    return inputs or [op_of(text) for text in nodes[name].input if _is_pivot(nodes, op_of(text))]
+
+
+def _is_pivot(nodes: Mapping[str, NodeDef], name: str) -> bool:
+    """Whether an op is there in one branch alone: the output of a Switch, handed on."""
+    return name in nodes and nodes[name].op == "Identity" and nodes[op_of(nodes[name].input[0])].op in CHOOSING
 
 
 def _writes(nodes: Mapping[str, NodeDef], each: str, name: str) -> bool:

@@ -39,6 +39,10 @@ def _handed(resource, order, into, kind="state", counts=True, name="n", dtype="f
     elif into == "control":
         with tf.control_dependencies([step]):
             tf.assign_sub(w, 1.0, name="update")
+    elif into in ("branch", "waiting for a branch"):
+        chosen = tf.cond(step > 3.0, lambda: tf.constant(1.0), lambda: tf.constant(2.0))
+        with tf.control_dependencies([chosen]):
+            tf.assign_sub(w, chosen if into == "branch" else tf.constant(1.0), name="update")
     graph = tf.get_default_graph()
     definition = graph.as_graph_def()
     old = {node.name: list(node.input) for node in definition.node}
@@ -74,6 +78,13 @@ def test_a_read_in_no_order_with_the_count_is_handed_to_the_update(tf, resource,
     }
 
 
+@pytest.mark.parametrize("resource", [False, True])
+def test_a_read_that_chooses_between_constants_is_handed_to_the_update(tf, resource):
+    found = tf(_handed, resource=resource, order="none", into="branch")
+    assert (found["handed"], found["made"]) == ({"shadow_racing/0": "state/count"}, PLACED)
+    assert list(found["changed"]) == ["reading/Identity" if resource else "rate"]
+
+
 def test_a_read_by_the_op_that_writes_the_weight_is_handed_and_the_buffers_are_not(tf):
     found = tf(_handed, resource=False, order="none", into="directly")
     assert found["handed"] == {"shadow_racing/0": "state/count"}
@@ -96,6 +107,7 @@ def test_a_value_is_handed_over_in_the_dtype_of_its_variable(tf):
         {"order": "none", "into": "weight", "name": "gone"},
         {"order": "none", "into": "none"},  # what is written is neither weight nor slot
         {"order": "none", "into": "control"},  # it comes before and is not computed from it
+        {"order": "none", "into": "waiting for a branch"},
         {"order": "none", "into": "weight", "alone": True},  # the first go computes the rate
     ],
 )
