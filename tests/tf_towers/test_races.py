@@ -32,6 +32,10 @@ def _reached(way, use_resource):
         with tf.control_dependencies([read]):
             return [keep()], read
 
+    def in_a_branch(behind=()):
+        with tf.control_dependencies(list(behind)):
+            return tf.cond(tf.placeholder(tf.bool, []), lambda: kept * 2.0, lambda: tf.constant(1.0))
+
     def behind_one_of_two():
         return [keep()], behind(kept.assign(3.0, read_value=False), kept.read_value)
 
@@ -50,6 +54,8 @@ def _reached(way, use_resource):
         ),
         "reads in no order": in_no_order,
         "reads behind one of two writes": behind_one_of_two,
+        "reads in a branch behind the write": lambda: ([], in_a_branch([keep()])),
+        "reads in a branch in no order": lambda: ([keep()], in_a_branch()),
         "reads before the write": before,
         "waits for the write": lambda: ([], behind(keep(), lambda: tf.constant(2.0))),
         "waits for what is computed": lambda: ([keep()], behind(racing().op, lambda: tf.constant(2.0))),
@@ -88,6 +94,7 @@ def _reached(way, use_resource):
         "reads what is added to",
         "reads in no order",
         "reads behind one of two writes",
+        "reads in a branch behind the write",
         "chooses a constant",
         "counts a loop",
         "pops what was pushed",
@@ -106,6 +113,12 @@ def test_a_race_reaches_what_its_value_decides(tf, way, use_resource):
 )
 def test_a_race_does_not_reach_what_waits_for_it_or_reads_before_it(tf, way, use_resource):
     assert tf(_reached, way=way, use_resource=use_resource) == {"races": ["state/counter"], "reached": ["state/kept"]}
+
+
+@RESOURCES
+def test_a_race_does_not_reach_what_reads_in_a_branch_in_no_order(tf, use_resource):
+    found = tf(_reached, way="reads in a branch in no order", use_resource=use_resource)
+    assert found == {"races": ["state/counter", "state/kept"], "reached": ["state/kept"]}
 
 
 @RESOURCES

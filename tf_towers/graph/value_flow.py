@@ -80,15 +80,18 @@ def _taken(order: Sequence[Operation]) -> Dict[Operation, List[Operation]]:
         # A constant of a branch only waits for the condition, and its value is the branch's where that was chosen:
         # tf.train.piecewise_constant on 1.15.
         found[op] = inputs or [other for other in awaited if other in guarded]
-    for reader, writer in _writes_before_reads(set(order)):
+    for reader, writer in _writes_before_reads(set(order), guarded):
         found[reader] = found[reader] + [writer]
     return found
 
 
-def _writes_before_reads(ops: AbstractSet[Operation]) -> Iterator[Tuple[Operation, Operation]]:
-    """Yields pairs of a read of what is kept in place and a write of it, but for those that the read comes before.
+def _writes_before_reads(
+    ops: AbstractSet[Operation], guarded: AbstractSet[Operation]
+) -> Iterator[Tuple[Operation, Operation]]:
+    """Yields pairs of a read of what is kept in place and a write of it that comes before it, or may for want of an order.
 
-    Without an order it may come after the write. Writes read too: most add to what is there.
+    Writes read too: most add to what is there. A read in a branch has to come after the write: a batch norm reads its moving
+    statistics in the branch that is not taken in training, in no order with their update.
     """
     kept = _kept_values(ops)
     marked = sorted({op for each in kept for op in each.readers + each.writers}, key=lambda op: op.name)
@@ -97,7 +100,8 @@ def _writes_before_reads(ops: AbstractSet[Operation]) -> Iterator[Tuple[Operatio
     for each in kept:
         for reader in dict.fromkeys(each.readers + each.writers):
             for writer in each.writers:
-                if reader is not writer and not masks[writer] & bits[reader]:
+                after = masks[reader] & bits[writer] or (reader not in guarded and not masks[writer] & bits[reader])
+                if reader is not writer and after:
                     yield reader, writer
 
 
