@@ -32,9 +32,9 @@ def _reached(way, use_resource):
         with tf.control_dependencies([read]):
             return [keep()], read
 
-    def in_a_branch(behind=()):
+    def in_a_branch(behind=(), read=lambda: kept * 2.0):
         with tf.control_dependencies(list(behind)):
-            return tf.cond(tf.placeholder(tf.bool, []), lambda: kept * 2.0, lambda: tf.constant(1.0))
+            return tf.cond(tf.placeholder(tf.bool, []), read, lambda: tf.constant(1.0))
 
     def behind_one_of_two():
         return [keep()], behind(kept.assign(3.0, read_value=False), kept.read_value)
@@ -56,6 +56,7 @@ def _reached(way, use_resource):
         "reads behind one of two writes": behind_one_of_two,
         "reads in a branch behind the write": lambda: ([], in_a_branch([keep()])),
         "reads in a branch in no order": lambda: ([keep()], in_a_branch()),
+        "is read in a branch as it is in no order": lambda: ([keep()], in_a_branch(read=lambda: kept)),
         "reads before the write": before,
         "waits for the write": lambda: ([], behind(keep(), lambda: tf.constant(2.0))),
         "waits for what is computed": lambda: ([keep()], behind(racing().op, lambda: tf.constant(2.0))),
@@ -116,8 +117,9 @@ def test_a_race_does_not_reach_what_waits_for_it_or_reads_before_it(tf, way, use
 
 
 @RESOURCES
-def test_a_race_does_not_reach_what_reads_in_a_branch_in_no_order(tf, use_resource):
-    found = tf(_reached, way="reads in a branch in no order", use_resource=use_resource)
+@pytest.mark.parametrize("way", ["reads in a branch in no order", "is read in a branch as it is in no order"])
+def test_a_race_does_not_reach_what_reads_in_a_branch_in_no_order(tf, way, use_resource):
+    found = tf(_reached, way=way, use_resource=use_resource)
     assert found == {"races": ["state/counter", "state/kept"], "reached": ["state/kept"]}
 
 

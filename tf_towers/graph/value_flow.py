@@ -71,22 +71,24 @@ def carried(ops: AbstractSet[Operation], sources: Sequence[Operation]) -> Dict[O
 
 def _taken(order: Sequence[Operation]) -> Dict[Operation, List[Operation]]:
     """The ops that each takes values from: of its inputs, of the condition that it is there at all, of what it reads."""
-    found, guarded = {}, set()
+    found, guarded, chosen = {}, set(), set()
     for op in order:
         inputs, awaited = [tensor.op for tensor in op.inputs], list(op.control_inputs)
         behind = any(other in guarded for other in inputs + awaited)
         if op.type in CHOOSING or (behind and op.type not in LEAVING_OR_MERGING):
             guarded.add(op)
+        if any(other in guarded for other in inputs):
+            chosen.add(op)  # also the Merge of a branch that hands a variable on as it is
         # A constant of a branch only waits for the condition, and its value is the branch's where that was chosen:
         # tf.train.piecewise_constant on 1.15.
         found[op] = inputs or [other for other in awaited if other in guarded]
-    for reader, writer in _writes_before_reads(set(order), guarded):
+    for reader, writer in _writes_before_reads(set(order), chosen):
         found[reader] = found[reader] + [writer]
     return found
 
 
 def _writes_before_reads(
-    ops: AbstractSet[Operation], guarded: AbstractSet[Operation]
+    ops: AbstractSet[Operation], chosen: AbstractSet[Operation]
 ) -> Iterator[Tuple[Operation, Operation]]:
     """Yields pairs of a read of what is kept in place and a write of it that comes before it, or may for want of an order.
 
@@ -100,7 +102,7 @@ def _writes_before_reads(
     for each in kept:
         for reader in dict.fromkeys(each.readers + each.writers):
             for writer in each.writers:
-                after = masks[reader] & bits[writer] or (reader not in guarded and not masks[writer] & bits[reader])
+                after = masks[reader] & bits[writer] or (reader not in chosen and not masks[writer] & bits[reader])
                 if reader is not writer and after:
                     yield reader, writer
 
