@@ -398,3 +398,21 @@ def test_a_statistic_is_no_weight_where_the_port_has_a_buffer_for_it():
     draft = draft_mapping(reference, candidate, {})
     assert draft.total and not draft.frozen
     assert joined(draft)["norm/mean"] == (("norm.running_mean",), "identity")
+
+
+@pytest.mark.parametrize(
+    ("use", "shape", "joins"),
+    [
+        ("AddV2", (1,), True),
+        ("BiasAdd+Sub", (1,), True),
+        ("Mul", (1,), False),  # a weight by name and by what is done with it
+        ("AddV2+Mul", (1,), False),
+        ("", (1,), False),
+        ("AddV2", (3, 2), False),  # what is added may be a table of positions: its name stands
+    ],
+)
+def test_a_vector_that_is_added_alone_is_a_bias_whatever_it_is_called(use, shape, joins):
+    # As factorization machines have it: w0 is the bias, w the weights of the features.
+    reference = [Variable("linear/w", (5, 1), use="GatherV2"), Variable("linear/w0", shape, use=use)]
+    candidate = [Variable("linear.fc.weight", (5, 1), use="Embedding"), Variable("linear.bias", shape, use="")]
+    assert draft_mapping(reference, candidate, {}).total == joins
