@@ -180,14 +180,15 @@ def _of_data_before(own: Side, found: Sequence[int], of_weights: Collection[int]
 
 
 def _at_once(own: Side, run: RecomputedPass, near: Near) -> Iterator[Edit]:
-    """Yields the changes of the op where a side parts, done to all like it too that take what is right and are wrong."""
+    """Yields the changes of the op where a side parts, done to all like it too that are wrong and take nothing wrong."""
     ops, start = own.passed.ops, own.start
     assert start is not None
     kind, shape = ops[start].kind, ops[start].shape
     alike = [
         number
         for number in sorted(own.wrong & own.counted - {start})
-        if (ops[number].kind, ops[number].shape) == (kind, shape) and own.reached.issuperset(ops[number].inputs)
+        # Right is what nothing shows to be wrong: of a mask's zeros and ones no number tells.
+        if (ops[number].kind, ops[number].shape) == (kind, shape) and own.wrong.isdisjoint(ops[number].inputs)
     ]
     if not 0 < len(alike) < MOST_AT_ONCE:
         return

@@ -255,6 +255,54 @@ def _same(arguments: Arguments, attributes: Attributes) -> Array:
     return np.asarray(arguments[0])
 
 
+def _sum_of_all(arguments: Arguments, attributes: Attributes) -> Array:
+    return np.asarray(sum(np.asarray(each, np.float64) for each in arguments))
+
+
+def _half_square(arguments: Arguments, attributes: Attributes) -> Array:
+    return np.asarray(0.5 * np.square(np.asarray(arguments[0], np.float64)).sum())
+
+
+def _cumulative(arguments: Arguments, attributes: Attributes) -> Array:
+    """Running sums: TensorFlow's may leave each number itself out, and run backwards."""
+    x, axis = np.asarray(arguments[0], np.float64), int(np.asarray(_set("dim", "1", arguments, attributes)))
+    turned = bool(attributes.get("reverse"))
+    x = np.flip(x, axis) if turned else x
+    made = np.cumsum(x, axis) - x if attributes.get("exclusive") else np.cumsum(x, axis)
+    return np.flip(made, axis) if turned else made
+
+
+def _log_sum_exp(arguments: Arguments, attributes: Attributes) -> Array:
+    x, axes = np.asarray(arguments[0], np.float64), axes_of(arguments, attributes)
+    keeps = bool(_set("keepdim", "2", arguments, attributes, False))
+    largest = x.max(axes, keepdims=True)
+    made = np.log(np.exp(x - largest).sum(axes, keepdims=True)) + largest
+    return np.asarray(made if keeps else made.reshape(x.max(axes).shape))
+
+
+def _length(arguments: Arguments, attributes: Attributes) -> Array:
+    x, dim = np.asarray(arguments[0], np.float64), _set("dim", "2", arguments, attributes)
+    if _set("p", "1", arguments, attributes, 2) not in (2, "fro"):
+        raise ValueError("another norm")
+    axes = None if dim is None else tuple(int(each) for each in np.atleast_1d(dim))
+    return np.asarray(
+        np.sqrt(np.square(x).sum(axes, keepdims=bool(_set("keepdim", "3", arguments, attributes, False))))
+    )
+
+
+def _triangle(function: Callable[..., Any]) -> Callable[[Arguments, Attributes], Array]:
+    return lambda arguments, attributes: np.asarray(
+        function(np.asarray(arguments[0]), int(_set("diagonal", "1", arguments, attributes, 0)))
+    )
+
+
+def _band(arguments: Arguments, attributes: Attributes) -> Array:
+    """The diagonal with so many below and above it; below 0 is all of them."""
+    x, (below, above) = np.asarray(arguments[0]), (int(np.asarray(each)) for each in arguments[1:3])
+    places = np.arange(x.shape[-1])[None, :] - np.arange(x.shape[-2])[:, None]
+    return np.where(((below < 0) | (places >= -below)) & ((above < 0) | (places <= above)), x, 0)
+
+
 def _truth(function: Callable[..., Any]) -> Callable[[Arguments, Attributes], Array]:
     return lambda arguments, attributes: np.asarray(function(*(np.asarray(each) for each in arguments[:2])))
 
@@ -280,6 +328,14 @@ MORE: dict[str, Callable[[Arguments, Attributes], Array]] = {
     **dict.fromkeys(("lessequal", "le"), _truth(np.less_equal)),
     **dict.fromkeys(("equal", "eq"), _truth(np.equal)),
     **dict.fromkeys(("notequal", "ne"), _truth(np.not_equal)),
+    **dict.fromkeys(("addn", "accumulatenv2"), _sum_of_all),
+    **dict.fromkeys(("norm", "linalg_vector_norm", "linalg_norm"), _length),
+    "l2loss": _half_square,
+    "cumsum": _cumulative,
+    "logsumexp": _log_sum_exp,
+    "tril": _triangle(np.tril),
+    "triu": _triangle(np.triu),
+    "matrixbandpart": _band,
     "masked_fill": _masked_fill,
     "scores": _scores,
     "masked scores": _masked_scores,
@@ -315,6 +371,7 @@ ALIASES = {
     "subtract": "sub", "isub": "sub", "maximum": "maximum", "minimum": "minimum", "negative": "neg",
     "batchmatmul": "matmul", "batchmatmulv2": "matmul", "bmm": "matmul", "mm": "matmul", "rsub": "rsub",
     "amax": "max", "amin": "min", "absolute": "abs", "leakyrelu": "leaky_relu", "logsoftmax": "log_softmax",
+    "logsigmoid": "log_sigmoid",
 }  # fmt: skip
 UNARY: dict[str, Callable[[Array], Array]] = {
     "relu": FUNCTIONS["ReLU"],
@@ -337,6 +394,8 @@ UNARY: dict[str, Callable[[Array], Array]] = {
     "sign": np.sign,
     "sin": np.sin,
     "cos": np.cos,
+    "softsign": lambda x: x / (1 + abs(x)),
+    "log_sigmoid": lambda x: -np.logaddexp(0.0, -x),
     "erf": lambda x: np.asarray(np.vectorize(math.erf)(x)),
 }
 BINARY: dict[str, Callable[[Array, Array], Array]] = {

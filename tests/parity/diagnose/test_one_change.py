@@ -651,6 +651,44 @@ def test_a_mask_in_the_place_of_another_that_keeps_as_many_is_a_mask_and_nothing
     assert cause(one, other).name == "mask"
 
 
+def test_a_mask_that_several_terms_of_the_loss_lack_is_left_out_of_all_of_them_at_once():
+    """Of a mask's zeros and ones no number tells whether the port has them: it counts as right."""
+    second, third = Y @ W, np.tanh(H) * MASK  # the third has it on both sides
+    halves = [(each**2).sum() / 2 for each in (H * MASK, second * MASK, third)]
+    one = passed(
+        ("Split", [MASK], MASK),
+        ("MatMul", [X, W], H),
+        ("MatMul", [Y, W], second),
+        ("Tanh", [1], np.tanh(H)),
+        ("Mul", [0, 3], third),
+        ("L2Loss", [4], halves[2]),
+        ("Mul", [0, 1], H * MASK),
+        ("L2Loss", [6], halves[0]),
+        ("Mul", [0, 2], second * MASK),
+        ("L2Loss", [8], halves[1]),
+        ("AddN", [5, 7, 9], sum(halves)),
+    )
+    scaled = [each * 0.5**0.5 for each in (H, second)]
+    squares = [(each**2).sum() for each in scaled]
+    other = passed(
+        ("matmul", [X, W], H),
+        ("matmul", [Y, W], second),
+        ("tanh", [0], np.tanh(H)),
+        ("mul", [2, MASK], third),
+        ("l2loss", [3], halves[2]),
+        ("mul", [0, 0.5**0.5], scaled[0]),
+        ("square", [5], scaled[0] ** 2),
+        ("sum", [6], squares[0]),
+        ("mul", [1, 0.5**0.5], scaled[1]),
+        ("square", [8], scaled[1] ** 2),
+        ("sum", [9], squares[1]),
+        ("add", [7, 10], sum(squares)),
+        ("add", [4, 11], sum(squares) + halves[2]),
+    )
+    named = cause(one, other, of_loss=True)
+    assert (named.name, "the reference has mul there" in named.title) == ("op_left_out", True), named.title
+
+
 def test_few_different_numbers_in_other_places_are_not_said_to_have_moved():
     few = np.random.default_rng(9).permutation(np.repeat([0.5, 1.0, 2.0, 3.0], 6)).reshape(6, 4)
     turned = few[[3, 4, 5, 0, 1, 2]]
