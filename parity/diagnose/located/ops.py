@@ -9,7 +9,7 @@ import numpy as np
 from parity.diagnose.agreement import CLOSE
 from parity.diagnose.detectors.aggregation import is_power_of_two
 from parity.diagnose.edits.cause import done_later, is_done_later
-from parity.diagnose.edits.edit import name_without
+from parity.diagnose.edits.edit import is_loss, name_without
 from parity.diagnose.edits.search import is_whole, repaired
 from parity.diagnose.edits.side import Side
 from parity.diagnose.layers.op import Op, Taken, at_op
@@ -61,6 +61,11 @@ def cause_at_op(place: Location) -> Cause | None:
     if is_done_later(place.passes[0], own, place.passes[1], other):
         return done_later(cause, _sides(place), own, not place.layer)
     if not is_whole(_sides(place)[1], other):
+        return None
+    # A loss function of two subtracts by itself what both are multiplied by before.
+    if plain(reference.kind) == "sub" and any(
+        is_loss(place.passes[1].ops[n].kind) for n in _readers(place.passes[1], other)
+    ):
         return None
     return _behind_what_is_passed_by(replace(cause, name=name_without({plain(reference.kind)}, not place.layer)), place)
 

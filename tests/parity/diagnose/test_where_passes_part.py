@@ -116,6 +116,17 @@ def test_a_product_that_the_port_does_behind_a_sum_is_not_left_out():
     assert cause_at_op(parted(one, without)).name == "op_left_out"
 
 
+def test_a_difference_that_a_loss_function_takes_by_itself_is_not_left_out():
+    wanted = RANDOM.normal(size=H.shape)
+    inside = (RANDOM.random(H.shape) < 0.5) * 1.0
+    apart = inside * (H - wanted)
+    one = net(("Sub", [0, wanted], H - wanted), ("Mul", [1, inside], apart), ("Square", [2], apart**2))
+    loss = np.abs(apart) + 0.1 * apart
+    for kind, named in (("smooth_l1_loss of each", False), ("hypot", True)):
+        cause = cause_at_op(parted(one, net(("mul", [0, inside], H * inside), (kind, [1, inside * wanted], loss))))
+        assert (cause is not None and cause.name == "op_left_out") == named
+
+
 LABELS = RANDOM.normal(size=6)
 
 
