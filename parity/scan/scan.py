@@ -1,9 +1,11 @@
 """Scans source: reads files, finds towers, applies rules."""
 
 import ast
+import gc
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from pathlib import Path
 
 from parity.scan.effort import efforts_of
@@ -42,23 +44,39 @@ def scan(paths: Sequence[Path], tick: Tick | None = None, baseline: Set[str] = f
       baseline: fingerprints of findings that are known and left out.
     """
     files = list(source_files(paths))
-    modules, unread, lines = _read(files, paths, tick)
-    code = code_of(Repository(modules, texts=list(texts_in(paths))))
-    towers = sorted(_towers(code), key=lambda each: each.place[:3])
-    found = sorted(_findings(code), key=lambda each: (each.place[:3], each.rule))
-    sources = {module.path.as_posix(): module.lines for module in modules}
-    new = [each for each in without_suppressed(found, sources) if each.fingerprint not in baseline]
-    return Scan(
-        [path.as_posix() for path in paths],
-        len(files),
-        lines,
-        towers,
-        new,
-        unread,
-        efforts_of(code, new),
-        plans_of(code),
-        len(found) - len(new),
-    )
+    with _without_collection():
+        modules, unread, lines = _read(files, paths, tick)
+        code = code_of(Repository(modules, texts=list(texts_in(paths))))
+        towers = sorted(_towers(code), key=lambda each: each.place[:3])
+        found = sorted(_findings(code), key=lambda each: (each.place[:3], each.rule))
+        sources = {module.path.as_posix(): module.lines for module in modules}
+        new = [each for each in without_suppressed(found, sources) if each.fingerprint not in baseline]
+        return Scan(
+            [path.as_posix() for path in paths],
+            len(files),
+            lines,
+            towers,
+            new,
+            unread,
+            efforts_of(code, new),
+            plans_of(code),
+            len(found) - len(new),
+        )
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Turns the search for circles of objects off: a scan keeps all that it makes, and millions would be looked at.
+
+    It took 15 to 25% of the time of a scan.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _read(files: Sequence[Path], roots: Sequence[Path], tick: Tick | None) -> tuple[list[Module], list[Unread], int]:

@@ -41,7 +41,9 @@ def written_out_towers(repository: Repository) -> Iterator[Towers]:
 
 def _groups(function: Function) -> Iterator[list[Block]]:
     module = function.module
-    for holder in [function.node, *function.nodes]:
+    blocks_of_devices = [node for node in function.nodes if isinstance(node, ast.With) and _gpu(node, module)]
+    holders = dict.fromkeys(module.parents[each] for each in blocks_of_devices)
+    for holder in holders:
         for name in NAMES_OF_BLOCKS:
             statements = getattr(holder, name, None)
             blocks = [*_blocks(statements, module)] if isinstance(statements, list) else []

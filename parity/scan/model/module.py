@@ -8,6 +8,7 @@ from pathlib import Path
 
 from parity.scan.model.names import canonical, chain
 
+# What has no place is shared by many nodes.
 SHARED_NODES = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
 
 
@@ -149,8 +150,7 @@ def build_module(path: Path, name: str, tree: ast.Module, lines: Sequence[str]) 
             _import(module, node)
         else:
             _assign(node, function)
-        # What has no place is shared by many nodes: `ast.Load()` and operators.
-        children = [child for child in _parts(node) if not isinstance(child, SHARED_NODES)]
+        children = _parts(node)
         module.children[node] = children
         for child in children:
             module.parents[child] = node
@@ -159,12 +159,20 @@ def build_module(path: Path, name: str, tree: ast.Module, lines: Sequence[str]) 
     return module
 
 
-def _parts(node: ast.AST) -> Iterator[ast.AST]:
-    """Yields what a node is made of, without the branch that never runs: that of `if False:`."""
-    dead: Sequence[ast.stmt] = ()
+def _parts(node: ast.AST) -> list[ast.AST]:
+    """Returns what a node is made of, without the branch that never runs: that of `if False:`."""
+    parts: list[ast.AST] = []
+    # `ast.iter_child_nodes`, written out: it is called for each node of all files.
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            parts += [each for each in value if isinstance(each, ast.AST) and not isinstance(each, SHARED_NODES)]
+        elif isinstance(value, ast.AST) and not isinstance(value, SHARED_NODES):
+            parts.append(value)
     if isinstance(node, ast.If | ast.While) and isinstance(node.test, ast.Constant):
         dead = node.orelse if node.test.value else node.body
-    yield from (child for child in ast.iter_child_nodes(node) if not any(child is each for each in dead))
+        parts = [each for each in parts if not any(each is other for other in dead)]
+    return parts
 
 
 def _import(module: Module, node: ast.Import | ast.ImportFrom) -> None:

@@ -541,6 +541,13 @@ def test_blocks_that_compute_the_same_on_gpus_of_their_own_are_towers(tmp_path, 
     assert [each.place.line for each in result.towers] == [4] * len(kinds)
 
 
+def test_blocks_in_a_function_are_listed_once(tmp_path):
+    text = "import tensorflow as tf\ndef train():\n" + WRITTEN_TWICE.partition("\n\n")[2].replace("\n", "\n    ").join(
+        ["    ", ""]
+    )
+    assert [(each.kind, each.function) for each in scanned(tmp_path, text).towers] == [(WRITTEN_OUT, "train")]
+
+
 @pytest.mark.parametrize(
     ("source", "number", "kinds"),
     [
