@@ -106,6 +106,7 @@ NEURALGYM_WAYS: Mapping[str, Way] = {
         "Towers of a second loss that neuralgym builds of graph_def; it trains them in a callback, before the first loss.",
     ),
 }
+TRAINERS = re.compile(r"^\w*MultiGPU\w*Trainer$")
 _T2T = Way(
     "tensor2tensor",
     "Towers that tensor2tensor builds of one model, as many as num_gpus: the loss is the mean of theirs. DDP averages.",
@@ -175,7 +176,19 @@ def _way(use: Use, repository: Repository) -> Way | None:
         return None if number is None or source_of(number) in ("0", "1", "None") else _T2T
     if use.name.startswith("neuralgym."):
         return NEURALGYM_WAYS.get(use.last)
+    if TRAINERS.search(use.last) and _is_of_tensorpack(use, repository):
+        return _TENSORPACK
     return WHOLE.get(use.name) or LIBRARY_WAYS.get(use.last)
+
+
+def _is_of_tensorpack(use: Use, repository: Repository) -> bool:
+    """Whether a trainer is imported, beside tensorpack, from what the repository lacks: an example of tensorpack's."""
+    names = use.module.imports
+    if chain(use.call.func).partition(".")[0] not in names or any(
+        use.last in each.classes for each in repository.modules
+    ):
+        return False
+    return any(whole.lstrip("*").partition(".")[0] == "tensorpack" for whole in names.values())
 
 
 def _has_servers(use: Use) -> bool:

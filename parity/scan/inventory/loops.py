@@ -107,7 +107,15 @@ def dependent_names(names: set[str], nodes: Sequence[ast.AST], module: Module) -
             elif isinstance(each, ast.Assign) and mentions(each.value, names, module):
                 for target in each.targets:
                     names |= names_in(target)
+            elif isinstance(each, ast.FunctionDef) and _reads(each, names, module):
+                names.add(each.name)  # defined anew in each iteration: `def device_of(op): return "/gpu:%d" % i`
     return names
+
+
+def _reads(function: ast.FunctionDef, names: set[str], module: Module) -> bool:
+    """Whether a function reads a name of what it is defined in."""
+    own = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
+    return any(mentions(each, names - own, module) for each in function.body)
 
 
 def mentions(node: ast.AST, names: set[str], module: Module) -> bool:

@@ -578,3 +578,41 @@ second = ng.callbacks.SecondaryMultiGPUTrainer(num_gpus=2, graph_def=losses)
 trainer = ng.train.MultiGPUTrainer(num_gpus=2, graph_def=losses)
 """
     assert [each.kind for each in scanned(tmp_path, source).towers] == kinds
+
+
+@pytest.mark.parametrize(
+    ("source", "defined", "kinds"),
+    [
+        ("from tensorpack import *", "", ["tensorpack trainer"]),
+        ("from elsewhere import *", "", []),
+        ("from tensorpack import *", "class MultiGPUGANTrainer:\n    pass", []),
+    ],
+)
+def test_a_trainer_of_an_example_of_tensorpack_is_named(tmp_path, source, defined, kinds):
+    (tmp_path / "train.py").write_text(
+        f"import tensorflow as tf\n{source}\nfrom GAN import MultiGPUGANTrainer\nMultiGPUGANTrainer(2, data, model)\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "other.py").write_text(f"import tensorflow as tf\n{defined}\n", encoding="utf-8")
+    assert [each.kind for each in scan([tmp_path]).towers] == kinds
+
+
+DEVICE_BY_A_FUNCTION = """import tensorflow as tf
+
+
+class Devices:
+    def __call__(self, net, parts, optimizer):
+        grads = []
+        for i in range(self.number):
+            def device_of(op):
+                return "/cpu:0" if op.type == "Gather" else "/gpu:%d" % {number}
+            with tf.device(device_of):
+                grads.append(optimizer.compute_gradients(net(parts[i])))
+        return grads
+"""
+
+
+@pytest.mark.parametrize(("number", "kinds"), [("i", [TOWERS]), ("0", [])])
+def test_a_device_by_a_function_of_the_loop_is_one_of_towers(tmp_path, number, kinds):
+    result = scanned(tmp_path, DEVICE_BY_A_FUNCTION.replace("{number}", number))
+    assert [each.kind for each in result.towers] == kinds
