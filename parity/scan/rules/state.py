@@ -39,12 +39,15 @@ def _average(code: Code) -> Iterator[Hit]:
                     text = (
                         f"the average of the weights and their update are in one {holder}: which comes first is chance"
                     )
-                    read = _are_read(function.module, program, code)
+                    own = [averages[name] for name in averages if name in names or id(averages[name]) in inside]
+                    read = _are_read(own, function, program, code)
                     yield Hit(call, function.module, text if read else f"{text}; nothing here reads the averages", read)
 
 
-def _are_read(module: Module, program: Program, code: Code) -> bool:
+def _are_read(averages: list[ast.Call], home: Function, program: Program, code: Code) -> bool:
     """Whether something that runs reads averages of weights: beside the program, or where none is updated."""
+    module = home.module
+    stays = all(_stays_in(each, home) for each in averages)
     known = set(imported_modules(program.loop.module, code.repository)) | imported_modules(module, code.repository)
     for each in code.repository.modules:
         related = each in known or module in imported_modules(each, code.repository)
@@ -54,6 +57,8 @@ def _are_read(module: Module, program: Program, code: Code) -> bool:
             continue
         for function in each.functions:
             for call in function.calls:
+                if stays and getattr(call.func, "attr", "") == "average" and not _is_inside(function, home):
+                    continue
                 if _reads_averages(call, function) and not _does_not_run(call, each, code):
                     return True
             if any(
@@ -62,6 +67,24 @@ def _are_read(module: Module, program: Program, code: Code) -> bool:
             ):
                 return True
     return False
+
+
+def _stays_in(average: ast.Call, home: Function) -> bool:
+    """Whether the object that keeps averages is one of its function alone: `average()` of another object is of others."""
+    owner = average.func.value if isinstance(average.func, ast.Attribute) else None
+    if isinstance(owner, ast.Call):
+        return True
+    if not isinstance(owner, ast.Name) or not home.name or owner.id not in home.assigned:
+        return False
+    inside = [each for each in home.module.functions if _is_inside(each, home)]
+    named = [node for each in inside for node in each.nodes if isinstance(node, ast.Name) and node.id == owner.id]
+    return all(isinstance(home.module.parents.get(node), ast.Attribute) or _is_target(node, home) for node in named)
+
+
+def _is_inside(function: Function | None, home: Function) -> bool:
+    while function is not None and function is not home:
+        function = function.outer
+    return function is home
 
 
 def _does_not_run(node: ast.AST, module: Module, code: Code) -> str:
@@ -314,7 +337,7 @@ STATE_RULES = (
         "the update, by chance: before in most runs. A note where nothing reads the averages (`average()`, "
         "`variables_to_restore()`, `average_name()`, or their names), what does so needs an option that "
         "nothing gives or ends at its imports, what is read of them goes nowhere, or only those of batch norm's statistics "
-        "are read.",
+        "are read. `average()` of another object reads none of them where a function keeps its own to itself.",
         "A port updates the average after `optimizer.step()`: one update later than most runs of the script.",
         "Update it after `optimizer.step()`, and expect its averages one step ahead of the script's.",
         _average,
