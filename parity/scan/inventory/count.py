@@ -1,9 +1,12 @@
 """How many towers a loop builds, and the flags that say so."""
 
 import ast
+import re
+from collections.abc import Callable
 
-from parity.scan.inventory.program import Program
-from parity.scan.model.module import Module
+from parity.scan.inventory.program import Program, Use
+from parity.scan.model.bound import GLOBALS
+from parity.scan.model.module import Function, Module
 from parity.scan.model.repository import Flag, Repository
 
 NAMES_DEPTH = 3  # names for names that a number is looked for through
@@ -54,9 +57,9 @@ def _count(over: ast.expr, module: Module, repository: Repository, depth: int) -
 
 
 def is_one(program: Program) -> bool:
-    """Whether a loop builds one tower only, by a number or a list that stands in it or in its function.
+    """Whether a loop builds one tower only, by a number or a list that its own file fixes, or that every caller gives.
 
-    A module's own number is a setting, and an option's default too: several towers are what they are for.
+    An option's default is a setting, and so is what another module has: several towers are what they are for.
     """
     return _length(program.loop.loop.iter, program.loop.module, program.repository, NAMES_DEPTH) == 1
 
@@ -73,8 +76,7 @@ def _length(over: ast.expr, module: Module, repository: Repository, depth: int) 
         if name in ("zip", "izip"):
             lengths = [_length(each, module, repository, depth) for each in over.args]
             return 1 if 1 in lengths else None
-    given = _given_here(over, module, repository) if depth else None
-    return _length(given, module, repository, depth - 1) if given is not None else None
+    return _of_all(over, module, repository, _length, depth)
 
 
 def _number(node: ast.expr, module: Module, repository: Repository, depth: int) -> int | None:
@@ -82,14 +84,72 @@ def _number(node: ast.expr, module: Module, repository: Repository, depth: int) 
         return node.value if type(node.value) is int else None
     if isinstance(node, ast.Call) and module.resolved(node.func) == "len" and len(node.args) == 1:
         return _length(node.args[0], module, repository, depth)
-    given = _given_here(node, module, repository) if depth else None
-    return _number(given, module, repository, depth - 1) if given is not None else None
+    return _of_all(node, module, repository, _number, depth)
 
 
-def _given_here(node: ast.expr, module: Module, repository: Repository) -> ast.expr | None:
-    """Returns what a name is given, once and in a function, else None."""
-    given = repository.assigned(node.id, module.within.get(node)) if isinstance(node, ast.Name) else []
-    if len(given) != 1 or given[0].how != "=" or given[0].place is not None:
-        return None
-    home = module.within.get(given[0].by)
-    return given[0].value if home is not None and home.name else None
+def _of_all(
+    node: ast.expr,
+    module: Module,
+    repository: Repository,
+    measure: Callable[[ast.expr, Module, Repository, int], int | None],
+    depth: int,
+) -> int | None:
+    """Returns what all values of a name come to, None where they differ or one is not known."""
+    given = _values_of(node, module, repository) if depth else []
+    found = {measure(value, of, repository, depth - 1) for value, of in given}
+    return found.pop() if len(found) == 1 else None
+
+
+def _values_of(node: ast.expr, module: Module, repository: Repository) -> list[tuple[ast.expr, Module]]:
+    """Returns what a name is given once, in its function or its file, or what all calls give a parameter; else nothing."""
+    if not isinstance(node, ast.Name):
+        return []
+    function = module.within.get(node)
+    given = repository.assigned(node.id, function)
+    if given:
+        once = len(given) == 1 and given[0].how == "=" and given[0].place is None
+        fixed = once and not _is_set_elsewhere(node.id, given[0].by, module, repository)
+        return [(given[0].value, module)] if fixed else []
+    while function is not None and node.id not in function.parameters:
+        function = function.outer
+    return _given_by_calls(node.id, function, repository) if function is not None else []
+
+
+def _is_set_elsewhere(name: str, by: ast.AST, module: Module, repository: Repository) -> bool:
+    """Whether a file's own name may be another one's: it is assigned from outside, by a text, or where a test says so."""
+    home = module.within.get(by)
+    if home is not None and home.name:
+        return False
+    if module.parents.get(by) is not module.tree:
+        return True
+    said = (GLOBALS.match(line) for line in module.lines)
+    if any(name in re.split(r"\s*,\s*", each[1].strip()) for each in said if each):
+        return True
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr == name and isinstance(of.parents.get(node), ast.Assign))
+        for of in repository.modules
+        for function in of.functions
+        for node in function.nodes
+    )
+
+
+def _given_by_calls(name: str, function: Function, repository: Repository) -> list[tuple[ast.expr, Module]]:
+    """Returns what each call gives a parameter, or its default; nothing where one is not seen to give any."""
+    if not isinstance(function.node, ast.FunctionDef) or name in function.assigned:
+        return []
+    arguments = function.node.args
+    names = function.parameters
+    place = names.index(name) - (1 if function.owner else 0)
+    default = len(arguments.defaults) - len(names) + names.index(name)
+    values = []
+    for call, module in repository.calls_of(function.owner if function.name == "__init__" else function.name):
+        callees = repository.callees(call, module)
+        if callees and function not in callees:
+            continue
+        if any(isinstance(each, ast.Starred) for each in call.args) or any(not each.arg for each in call.keywords):
+            return []
+        value = Use(call, module, "").argument(name, place)
+        if value is None and default < 0:
+            return []
+        values.append((value, module) if value is not None else (arguments.defaults[default], function.module))
+    return values

@@ -117,8 +117,9 @@ def updates_of_towers(program: Program, reach: Reach) -> bool | None:
 
     True where a batch norm that does is among what an iteration calls, and no flag that the source leaves open is around
     it; or where the net is not seen, since it is chosen when the script runs, and every batch norm of what is imported
-    puts updates there. False where none of what is imported does; else None, also where the net is not in the repository,
-    and where constants of this program choose another net than those with a batch norm.
+    puts updates there. False where none of what is imported does, but for what is put there beside the towers; else None,
+    also where the net is not in the repository, and where constants of this program choose another net than those with a
+    batch norm.
     """
     repository = program.repository
     imported = imported_modules(program.loop.module, repository)
@@ -130,6 +131,7 @@ def updates_of_towers(program: Program, reach: Reach) -> bool | None:
         for function in module.functions
         for node in function.nodes
         for norm in norms_in(node, module, repository)
+        if not _is_put_outside(norm, program)
     ]
     putting = [norm for norm in all_norms + built if norm.puts is not False and _switch(norm, imported) is not False]
     if not putting:
@@ -148,6 +150,16 @@ def updates_of_towers(program: Program, reach: Reach) -> bool | None:
     if built or has_layers or any(_is_elsewhere(node, module, imported) for node, module in region):
         return None
     return True if all(norm.puts and _switch(norm, imported) for norm in all_norms) else None
+
+
+def _is_put_outside(norm: Norm, program: Program) -> bool:
+    """Whether an update is put into the collection once, beside the towers: where the loop stands, or what leads to it."""
+    named = norm.module.resolved(norm.node.func) if isinstance(norm.node, ast.Call) else ""
+    return (
+        named.rpartition(".")[2] in ("add_to_collection", "add_to_collections")
+        and not program.is_in_towers(norm.node)
+        and norm.module.within.get(norm.node) in program.leading
+    )
 
 
 def norms_of_towers(program: Program) -> list[Norm]:

@@ -334,7 +334,7 @@ NORM_RULES = (
         "reads them, or where no scope that is used again is around the batch norms: each tower then has statistics of its "
         "own. The decay is "
         "applied up to N times in a step, and which results stay is chance (five results in six runs, measured on "
-        "four towers).",
+        "four towers). Nothing is said where all that is put there is put beside the towers, once.",
         "Each rank has its own buffers, and DDP sends rank 0's to the others before each forward pass: those of the "
         "first shard count.",
         "`DistributedDataParallel(model, broadcast_buffers=True)`, and compare statistics with a recording's "
