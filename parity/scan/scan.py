@@ -170,6 +170,7 @@ def _if_reached(hit: Hit, rule: Rule, code: Code) -> Hit:
         old_copy_reason(hit.module, code.repository)
         or code.reach_by_default.why_not(hit.node, hit.module)
         or code.reach_by_choice.why_not(hit.node, hit.module)
+        or code.reach_by_use.why_not(hit.node, hit.module)
     )
     if not why and not ALSO_OF_ONE_TOWER.match(rule.id):
         why = _of_one_tower(hit.module, code)

@@ -248,6 +248,11 @@ class Code:
         return Reach(reach.constants, reach.begins, reach.taken, by_choice=True)
 
     @cached_property
+    def reach_by_use(self) -> Reach:
+        """What something in the repository leads to: towers too, where it makes their class or calls them."""
+        return Reach(self.reach.constants, taken=self.reach_by_default.taken, by_use=True)
+
+    @cached_property
     def endings(self) -> Endings:
         """What keeps programs from training."""
         return Endings(self.repository, self.programs)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Set
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from parity.scan.model.imports import imported_modules
 from parity.scan.model.module import Function, Module
@@ -13,6 +14,11 @@ from parity.scan.model.repository import MOST_CANDIDATES, Repository, source_of
 
 BASES_DEPTH = 8  # bases of bases, beyond which a class is taken to be of a library
 CALLS_BY_NAME = re.compile(r"globals\(\)|locals\(\)|fire\.Fire|getattr\(sys\.modules")
+# By which a class may be made without its name: one of a module that a name chooses, all that are made of another one.
+MADE_BY_NAME = re.compile(r"import_module|__import__|__subclasses__|__init_subclass__|globals\(\)|pydoc\.locate|hydra")
+MODULES_OF_NAMES = re.compile(r"(?<![.\w])getattr\((\w+),\s*(?![\"'\s])")
+SUFFIXES_OF_SOURCE = (".py", ".ipynb")
+SUFFIXES_OF_PAGES = (".md", ".rst", ".txt")
 DECORATORS_THAT_CALL_NOTHING = ("add_arg_scope", "staticmethod", "classmethod")
 
 
@@ -32,6 +38,7 @@ class Calls:
     _texts_but_scopes: set[str] = field(default_factory=set)
     _texts_but_exports: set[str] = field(default_factory=set)
     _known: dict[Function, list[tuple[ast.Call, Module]]] = field(default_factory=dict)
+    _made: dict[tuple[str, Module], bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Notes each mention of a function or class, and each text that may name one."""
@@ -103,6 +110,60 @@ class Calls:
                 and self._is_of_the_repository(base.rpartition(".")[2], homes[base.rpartition(".")[2]], depth - 1)
             )
             for base in bases
+        )
+
+    def is_made(self, owner: str, module: Module) -> bool:
+        """Whether something may make an object of a class: it names it outside of itself, or one that is made of it.
+
+        That an `__init__.py` or a script imports it makes none.
+        """
+        if (owner, module) not in self._made:
+            self._made[owner, module] = True  # while it is looked at
+            self._made[owner, module] = self.is_made_by_name(owner, module) or self._is_named(owner)
+        return self._made[owner, module]
+
+    def is_made_by_name(self, owner: str, module: Module) -> bool:
+        """Whether a class may be made where no name of it shows that: by a text, a decorator, a page, a configuration."""
+        if owner in self._texts_but_exports or self._makes_by_name or owner in self._by_another_name:
+            return True
+        defined = (each for each in module.inside(module.tree) if isinstance(each, ast.ClassDef) and each.name == owner)
+        return any(each.decorator_list or each.keywords for each in defined) or self.is_called_by_a_text(owner)
+
+    def _is_named(self, owner: str) -> bool:
+        for mention, of in self._mentions.get(owner, ()):
+            around = next((each for each in of.ancestors(mention) if isinstance(each, ast.ClassDef)), None)
+            if around is None or (around.name != owner and mention not in around.bases):
+                return True
+            if around.name != owner and self.is_made(around.name, of):
+                return True
+        return False
+
+    @cached_property
+    def _makes_by_name(self) -> bool:
+        """Whether some module of the repository makes classes that only a text names."""
+        return any(
+            MADE_BY_NAME.search(line) or any(each in module.imports for each in MODULES_OF_NAMES.findall(line))
+            for module in self.repository.modules
+            for line in module.lines
+        )
+
+    @cached_property
+    def _by_another_name(self) -> set[str]:
+        """What is imported under another name than its own."""
+        return {
+            last
+            for module in self.repository.modules
+            for name, whole in module.imports.items()
+            if (last := whole.rpartition(".")[2]) != name and name[0] != "*"
+        }
+
+    def is_called_by_a_text(self, name: str) -> bool:
+        """Whether a page calls something, or a configuration names it."""
+        called, named = re.compile(rf"\b{re.escape(name)}\("), re.compile(rf"\b{re.escape(name)}\b")
+        return any(
+            name in text and (called if path.suffix in SUFFIXES_OF_PAGES or not path.suffix else named).search(text)
+            for path, text in self.repository.texts
+            if path.suffix not in SUFFIXES_OF_SOURCE
         )
 
     def calls_of(self, function: Function) -> list[tuple[ast.Call, Module]]:

@@ -23,6 +23,7 @@ class Reach:
       constants: which tests are decided, by what all calls give among others.
       begins: functions that run whoever calls them.
       taken: statements whose branches are looked at whatever the outcome of their test is.
+      by_use: whether methods run only of a class that something makes, and a page counts that calls a function.
       by_choice: whether a branch that a name chooses, `name == "adam"`, runs only where something is seen to choose it.
     """
 
@@ -30,6 +31,7 @@ class Reach:
     begins: Set[Function] = frozenset()
     taken: Set[ast.AST] = frozenset()
     by_choice: bool = False
+    by_use: bool = False
     _reasons: dict[Function, str] = field(default_factory=dict)
 
     @property
@@ -39,7 +41,13 @@ class Reach:
 
     def of_program(self, modules: Set[Module]) -> "Reach":
         """Returns what runs of modules alone: what others of the repository call and give is of other programs."""
-        return Reach(self.constants.by_calls(self.calls.of_modules(modules)), self.begins, self.taken, self.by_choice)
+        return Reach(
+            self.constants.by_calls(self.calls.of_modules(modules)),
+            self.begins,
+            self.taken,
+            self.by_choice,
+            self.by_use,
+        )
 
     def why_not(self, node: ast.AST, module: Module, depth: int = CALLERS_DEPTH) -> str:
         """Returns why something does not run, "" where it may: for all that source says it does."""
@@ -63,6 +71,11 @@ class Reach:
             why = self.why_not(function.node, function.module, depth)
             if why:
                 return why
+        if self.by_use and function.owner:
+            if self.calls.is_made_by_name(function.owner, function.module):
+                return ""
+            if not self.calls.is_made(function.owner, function.module):
+                return f"nothing here makes a {function.owner}: who uses it may, and the source does not say how"
         if self.calls.is_called_from_elsewhere(function):
             return ""
         why = ""
@@ -70,6 +83,8 @@ class Reach:
             why = self.why_not(mention, module, depth - 1)
             if not why:
                 return ""
+        if self.by_use and self.calls.is_called_by_a_text(function.name):
+            return ""
         return why or f"nothing here calls {function.name}()"
 
     def _ruled_out(self, node: ast.AST, module: Module) -> str:

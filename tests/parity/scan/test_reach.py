@@ -307,13 +307,16 @@ def test_an_import_that_may_find_its_module_ends_nothing(tmp_path, line, texts):
 @pytest.mark.parametrize(
     ("start", "word"),
     [
-        ({"start.py": "from . import nets\nfrom towers import train\nmain()"}, "note"),
-        ({"start.py": "from towers import train\nmain()"}, "warning"),
+        ({"start.py": "from . import nets\nfrom towers import train\ntrain(1, 2)"}, "note"),
+        ({"start.py": "from towers import train\ntrain(1, 2)"}, "warning"),
         (
-            {"start.py": "from . import nets\nfrom towers import train\nmain()", "b.py": "import towers\nmain()"},
+            {
+                "start.py": "from . import nets\nfrom towers import train\ntrain(1, 2)",
+                "b.py": "from towers import train\ntrain(1, 2)",
+            },
             "warning",
         ),
-        ({}, "warning"),
+        ({}, "note"),
     ],
 )
 def test_what_only_scripts_that_end_lead_to_is_a_note(tmp_path, start, word):
@@ -428,3 +431,60 @@ def test_averages_are_not_read_by_a_script_that_ends_at_its_imports(tmp_path, li
     (tmp_path / "evaluate.py").write_text(f"{TF}{line}\nimport train\n{reads}\n", encoding="utf-8")
     (finding,) = (each for each in scan([tmp_path]).findings if each.rule == "TP305")
     assert finding.severity.word == word
+
+
+LIBRARY = """import tensorflow as tf
+
+
+class Trainer(object):
+    def __init__(self, n):
+        self.n = n
+
+    def build(self, x):
+        optimizer = tf.train.RMSPropOptimizer(0.1)
+        losses = []
+        for i in range(self.n):
+            with tf.device("/gpu:%d" % i), tf.variable_scope("net", reuse=i > 0):
+                losses.append(tf.reduce_mean(tf.layers.dense(x, 3)))
+        return optimizer.minimize(tf.reduce_mean(losses))
+"""
+NOTHING_MAKES = "nothing here makes a Trainer: who uses it may, and the source does not say how"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "made"),
+    [
+        ("other.py", "from library import Trainer", False),
+        ("other.py", "from library import Trainer\nclass Larger(Trainer):\n    pass", False),
+        ("README.md", "It has a Trainer.", False),
+        ("other.py", "from library import Trainer\nTrainer(n=number()).build(x)", True),
+        ("other.py", "from library import Trainer as T\nT(n=number()).build(x)", True),
+        ("other.py", "import library\nclass Larger(library.Trainer):\n    pass\nLarger(number()).build(x)", True),
+        ("other.py", "TRAINERS = by_name('Trainer')", True),
+        ("other.py", "import library\ngetattr(library, name)().build(x)", True),
+        ("other.py", "import importlib\nimportlib.import_module(name).made().build(x)", True),
+        ("README.md", "`Trainer(2).build(x)` builds it.", True),
+        ("train.yaml", "class: Trainer", True),
+    ],
+)
+def test_what_is_in_a_class_that_nothing_makes_is_a_note(tmp_path, file, text, made):
+    (tmp_path / "library.py").write_text(LIBRARY, encoding="utf-8")
+    head = "import tensorflow as tf\n" if file.endswith(".py") else ""
+    (tmp_path / file).write_text(f"{head}{text}\n", encoding="utf-8")
+    (finding,) = (each for each in scan([tmp_path]).findings if each.rule == "TP502")
+    assert finding.severity.word == ("warning" if made else "note")
+    assert finding.message.endswith(f"; {NOTHING_MAKES}") is not made
+
+
+@pytest.mark.parametrize(("mark", "level"), [("", "note"), ("@tf.registered\n", "warning")])
+def test_a_class_with_a_decorator_may_be_made(tmp_path, mark, level):
+    (tmp_path / "library.py").write_text(LIBRARY.replace("class Trainer", f"{mark}class Trainer"), encoding="utf-8")
+    assert [each.severity.word for each in scan([tmp_path]).findings if each.rule == "TP502"] == [level]
+
+
+@pytest.mark.parametrize(("call", "level"), [("", "note"), ("\n\ntrain(1, 2)", "warning")])
+def test_what_is_in_a_function_with_towers_that_nothing_calls_is_a_note(tmp_path, call, level):
+    (tmp_path / "train.py").write_text(f"{SCRIPT.rpartition('train(tf')[0].rstrip()}{call}\n", encoding="utf-8")
+    (finding,) = (each for each in scan([tmp_path]).findings if each.rule == "TP502")
+    assert finding.severity.word == level
+    assert finding.message.endswith("; nothing here calls train()") is (level == "note")
