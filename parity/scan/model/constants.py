@@ -36,6 +36,7 @@ OPERATORS_OF_TESTS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 SET_ELSEWHERE = re.compile(
     r"yaml|json|literal_eval|parse_args|\bhparams\b|hparams\(|\bedict|attrdict|setattr|\bexec\(|execfile", re.IGNORECASE
 )
+UPDATED = re.compile(r"\.(update|setdefault)\(")  # by which a dictionary gets keys that are not seen
 
 
 @dataclass(eq=False)
@@ -54,6 +55,8 @@ class Constants:
     _values: dict[str, list[tuple[ast.expr, Module]]] = field(default_factory=dict)
     _set_from_outside: set[str] = field(default_factory=set)
     _texts: set[str] = field(default_factory=set)
+    _keyed: dict[str, list[tuple[ast.expr, Module]]] = field(default_factory=dict)
+    _texts_but_keys: set[str] = field(default_factory=set)
     _globals: set[str] = field(default_factory=set)
     _given: set[str] = field(default_factory=set)
 
@@ -76,19 +79,33 @@ class Constants:
     def _note(self, node: ast.AST, module: Module) -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             self._texts.add(node.value)
-            if not isinstance(module.parents.get(node), ast.Compare):
+            holder = module.parents.get(node)
+            if not isinstance(holder, ast.Compare):
                 self._given.add(node.value)
+                if not (isinstance(holder, ast.Subscript) and holder.slice is node) and not (
+                    isinstance(holder, ast.Dict) and node in holder.keys
+                ):
+                    self._texts_but_keys.add(node.value)
+        elif isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                self._note_key(key, value, module)
         elif isinstance(node, ast.keyword) and node.arg:
             self._values.setdefault(node.arg, []).append((node.value, module))
         elif isinstance(node, ast.Assign | ast.AugAssign):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 for each in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
+                    if isinstance(each, ast.Subscript):
+                        self._note_key(each.slice, node.value if each is target else each, module)
                     if isinstance(each, ast.Attribute):
                         single = isinstance(node, ast.Assign) and each is target
                         self._values.setdefault(each.attr, []).append((node.value if single else each, module))
                         self._set_from_outside.add(each.attr)
                     elif isinstance(each, ast.Name) and isinstance(module.parents.get(node), ast.ClassDef):
                         self._values.setdefault(each.id, []).append((node.value, module))
+
+    def _note_key(self, key: ast.expr | None, value: ast.expr, module: Module) -> None:
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            self._keyed.setdefault(key.value, []).append((value, module))
 
     def by_calls(self, calls: Calls) -> "Constants":
         """Returns what expressions are where a function has some calls only, as those of one program."""
@@ -167,7 +184,23 @@ class Constants:
             return self._chosen.get(name, possible[0])
         if isinstance(node, ast.Name):
             return self._of_name(node, module, depth)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            return self._of_key(node.slice.value, module, depth)
         return self._of_attribute(node, module, depth) if isinstance(node, ast.Attribute) else NO_CONSTANT
+
+    def _of_key(self, key: object, module: Module, depth: int) -> object:
+        """The value of a dictionary's key: the one that it has wherever source gives it any, if nothing else may."""
+        given = self._keyed.get(key, []) if isinstance(key, str) else []
+        if not isinstance(key, str) or not given or key in self._texts_but_keys or key in self.repository.definitions:
+            return NO_CONSTANT
+        around = {module, *(of for _, of in given)}
+        set_elsewhere = (SET_ELSEWHERE.search(line) or UPDATED.search(line) for each in around for line in each.lines)
+        if key in self._values or any(set_elsewhere):
+            return NO_CONSTANT
+        if any(key in text for path, text in self.repository.texts if path.suffix not in (".py", ".ipynb", ".md")):
+            return NO_CONSTANT
+        known = [self.value(each, of, depth - 1) for each, of in given]
+        return known[0] if all(each is not NO_CONSTANT and each == known[0] for each in known) else NO_CONSTANT
 
     def _of_name(self, node: ast.Name, module: Module, depth: int) -> object:
         function = module.within.get(node)

@@ -46,6 +46,9 @@ def why(reach, called="here"):
         "MODE = 'a'\ndef f(MODE):\n    if MODE == 'b':\n        here()\nf(given())",
         "p = Options(weight=0.)\nq = Options(weight=1.)\nif p.weight > 0:\n    here()",
         "p = Options(weight=0.)\nsetattr(p, 'weight', 1.)\nif p.weight > 0:\n    here()",
+        "o = {'on': False}\no['on'] = True\nif o['on']:\n    here()",
+        "o = {'on': False}\no[read()] = True\nset_of(o, 'on')\nif o['on']:\n    here()",
+        "o = {'on': False}\no.update(on=True)\nif o['on']:\n    here()",
         "tf.flags.DEFINE_float('weight', 0., '')\nq = f(weight=0.)\nif FLAGS.weight > 0:\n    here()",
     ],
 )
@@ -67,6 +70,7 @@ def test_what_may_run_is_taken_to_run(tmp_path, source):
         ("def f():\n    here()\nf.size = 224", "nothing here calls f()"),
         ("@slim.add_arg_scope\ndef f():\n    here()", "nothing here calls f()"),
         ("MODE = 'a'\ng(MODE=MODE)\nif MODE == 'b':\n    here()", "MODE == 'b' is always False here"),
+        ("o = {'on': False}\nif o['on'] is True:\n    here()", "o['on'] is True is always False here"),
         ("MODE = 'a'\nif MODE == 'b':\n    here()", "MODE == 'b' is always False here"),
         ("MODE = 'a'\nif MODE == 'a':\n    pass\nelse:\n    here()", "MODE == 'a' is always True here"),
         ("MODE = 'a'\nx = here() if MODE in ('b', 'c') else 1", "MODE in ('b', 'c') is always False here"),
