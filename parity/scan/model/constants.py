@@ -36,7 +36,7 @@ OPERATORS_OF_TESTS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 SET_ELSEWHERE = re.compile(
     r"yaml|json|literal_eval|parse_args|\bhparams\b|hparams\(|\bedict|attrdict|setattr|\bexec\(|execfile", re.IGNORECASE
 )
-UPDATED = re.compile(r"\.(update|setdefault)\(")  # by which a dictionary gets keys that are not seen
+UPDATE_OF_KEYS = re.compile(r"\.(update|setdefault)\(")  # by which a dictionary gets keys that are not seen
 
 
 @dataclass(eq=False)
@@ -194,7 +194,9 @@ class Constants:
         if not isinstance(key, str) or not given or key in self._texts_but_keys or key in self.repository.definitions:
             return NO_CONSTANT
         around = {module, *(of for _, of in given)}
-        set_elsewhere = (SET_ELSEWHERE.search(line) or UPDATED.search(line) for each in around for line in each.lines)
+        set_elsewhere = (
+            SET_ELSEWHERE.search(line) or UPDATE_OF_KEYS.search(line) for each in around for line in each.lines
+        )
         if key in self._values or any(set_elsewhere):
             return NO_CONSTANT
         if any(key in text for path, text in self.repository.texts if path.suffix not in (".py", ".ipynb", ".md")):
