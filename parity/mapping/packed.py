@@ -14,7 +14,8 @@ from parity.trace.arrays import Array
 def lstm_gates() -> Transform:
     """Turns an LSTM cell's kernel ``[in + h, 4 h]`` into ``weight_ih`` ``[4 h, in]`` and ``weight_hh`` ``[4 h, h]``.
 
-    TensorFlow orders the gates i, j, f, o; torch i, f, g, o, where its g is j.
+    TensorFlow orders the gates i, j, f, o; torch i, f, g, o, where its g is j. Of a cell whose output is projected see
+    `lstm_projected`.
 
     Source: tensorflow/python/ops/rnn_cell_impl.py (1.15), BasicLSTMCell.call; torch/nn/modules/rnn.py, LSTM.
     """
@@ -32,6 +33,35 @@ def lstm_gates() -> Transform:
         of_input, of_state = arrays
         if of_state.ndim != 2 or of_state.shape[0] != 4 * of_state.shape[1]:
             raise misfit(text, "weight_hh [4 h, h]", of_state.shape)
+        if of_input.ndim != 2 or of_input.shape[0] != of_state.shape[0]:
+            raise misfit(text, f"weight_ih [{of_state.shape[0]}, in]", of_input.shape)
+        return swap_gates(np.concatenate([of_input, of_state], axis=1)).T
+
+    return Transform(text, 2, False, forward, backward)
+
+
+@register("lstm_projected")
+def lstm_projected(state: int) -> Transform:
+    """Turns the kernel ``[in + p, 4 h]`` of an LSTM cell whose output is projected to p into ``[4 h, in]`` and ``[4 h, p]``.
+
+    As `lstm_gates`, for ``LSTMCell(num_proj=p)`` and ``nn.LSTM(proj_size=p)``; p does not show in the kernel's shape.
+
+    Source: tensorflow/python/ops/rnn_cell_impl.py (1.15), LSTMCell.call; torch/nn/modules/rnn.py, LSTM.
+    """
+    text = f"lstm_projected({state})"
+    if type(state) is not int or state < 1:
+        raise MappingError(f"{text}: expected the size that the output is projected to. Write num_proj of the cell.")
+
+    def forward(array: Array, linear: bool) -> tuple[Array, ...]:
+        if array.ndim != 2 or array.shape[1] % 4 or array.shape[0] <= state:
+            raise misfit(text, f"[in + {state}, 4 h]", array.shape)
+        rows = swap_gates(array.T)
+        return rows[:, :-state], rows[:, -state:]
+
+    def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
+        of_input, of_state = arrays
+        if of_state.ndim != 2 or of_state.shape[1] != state or of_state.shape[0] % 4:
+            raise misfit(text, f"weight_hh [4 h, {state}]", of_state.shape)
         if of_input.ndim != 2 or of_input.shape[0] != of_state.shape[0]:
             raise misfit(text, f"weight_ih [{of_state.shape[0]}, in]", of_input.shape)
         return swap_gates(np.concatenate([of_input, of_state], axis=1)).T

@@ -135,8 +135,12 @@ def _recurrent(candidate: Sequence[Variable], reference: Forms) -> Iterator[Unit
     for variable in candidate:
         if variable.use not in RECURRENT or "_ih" not in variable.name:
             continue
-        whole = "lstm_gates" if variable.use in LSTM else "rnn_kernel"
         partner = by_name.get(variable.name.replace("_ih", "_hh"))
+        projection = by_name.get(variable.name.replace("weight_ih", "weight_hr"))
+        whole = "lstm_gates" if variable.use in LSTM else "rnn_kernel"
+        if projection is not None and projection is not variable:
+            whole = f"lstm_projected({projection.shape[0]})"
+            yield Unit(projection.name.replace("weight_hr", "projection.kernel"), (projection,), ("transpose",))
         # Keras keeps the kernels of inputs and of the state apart, the cells of tf.nn.rnn_cell in one.
         separate = [text for text in ("transpose", "lstm_rows", "identity") if _any(text, reference, variable)]
         if variable.name.rpartition(".")[2].startswith("weight"):

@@ -91,6 +91,34 @@ def test_a_frozen_parameter_has_no_slot_and_does_not_decay(alone):
     assert update.decay().item() == pytest.approx(0.25 * model.weight.square().sum().item(), rel=1e-15)
 
 
+class OwnMomentum(torch.optim.Optimizer):
+    """Keeps a velocity of what has a gradient, and nothing of what is frozen."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for parameter in self.param_groups[0]["params"]:
+            if parameter.grad is not None:
+                state = self.state[parameter]
+                state["velocity"] = 0.5 * state.get("velocity", torch.zeros_like(parameter)) + parameter.grad
+                parameter.sub_(0.1 * state["velocity"])
+
+
+def test_a_slot_of_a_frozen_parameter_is_not_loaded_where_the_optimizer_keeps_none(alone):
+    model = nn.Linear(3, 1).double()
+    model.bias.requires_grad_(False)
+    stepper = Stepper(model, squared_error, OwnMomentum(model.parameters()), alone)
+    stepper.step(BATCH)
+    # As of a reference's bias that is the sum of a trained and a frozen one here.
+    stepper.load({**stepper.state(), "slot/velocity/weight": np.ones((1, 3)), "slot/velocity/bias": np.ones(1)})
+    state = stepper.state()
+    assert np.array_equal(state["slot/velocity/weight"], np.ones((1, 3))) and "slot/velocity/bias" not in state
+    with pytest.raises(TorchDdpError, match="slot/speed/weight to be a slot of this optimizer"):
+        stepper.load({**state, "slot/speed/weight": np.ones((1, 3))})
+
+
 def test_arrays_that_a_script_counts_are_no_counters_of_an_optimizer(alone):
     stepper = stepper_of(alone)
     stepper.load({**stepper.state(), "state/global_step": np.int64(3), "state/hits": np.arange(4)})

@@ -121,7 +121,8 @@ class TrainingState:
         own = {text: value for text, value in state.items() if text not in sections}
         load_weights(self.trained, _by_name(select(own, "var", "stat")))
         slots = self._slots()
-        # A parameter that nobody gave the optimizer has no slots to load: that it does not move tells.
+        # A parameter that nobody gave the optimizer, or that is frozen, may have no slots to load: that it does not move
+        # tells.
         overwrite(slots, {text: v for text, v in select(own, "slot").items() if text in slots or self._trains(text)})
         averages = {trace_name("ema", name): value for name, value in self.update.averages.items()}
         overwrite(averages, select(own, "ema"))
@@ -148,7 +149,7 @@ class TrainingState:
     def _trains(self, slot: str) -> bool:
         parameter = dict(self.trained.named_parameters()).get(parse_key(slot).name)
         members = (member for group in self.optimizer.param_groups for member in group["params"])
-        return parameter is None or any(member is parameter for member in members)
+        return parameter is None or (parameter.requires_grad and any(member is parameter for member in members))
 
 
 def _by_name(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -41,6 +41,7 @@ def written_transforms(draw):
         "gates": ("gates(1, 2, 0)", (a, 3 * b) if d % 2 else (3 * b,)),
         "rnn_kernel": ("rnn_kernel", (a + b, b)),
         "lstm_gates": ("lstm_gates", (a + b, 4 * b)),
+        "lstm_projected": (f"lstm_projected({b})", (a + b, 4 * c)),
         "lstm_bias": (f"lstm_bias({c}.5)", (4 * a,)),
         "sum": ("sum", (a, b)),
     }
@@ -196,6 +197,28 @@ def test_torchs_lstm_computes_what_basic_lstm_cell_does(forget_bias):
     np.testing.assert_allclose(got, basic_lstm_cell(x, kernel, bias, forget_bias), rtol=1e-12)
 
 
+def test_torchs_lstm_with_projected_outputs_computes_what_a_cell_with_num_proj_does():
+    torch = pytest.importorskip("torch")
+    x, kernel, down = (RANDOM.standard_normal(shape) for shape in ((6, 3), (3 + 2, 4 * 5), (5, 2)))
+    lstm = torch.nn.LSTM(3, 5, proj_size=2, bias=False, dtype=torch.float64)
+    parts = parse_transform("lstm_projected(2)").forward(kernel) + parse_transform("transpose").forward(down)
+    names = ("weight_ih_l0", "weight_hh_l0", "weight_hr_l0")
+    lstm.load_state_dict({name: torch.tensor(part.copy()) for name, part in zip(names, parts, strict=True)})
+    state, c, outputs = np.zeros(2), np.zeros(5), []
+    for row in x:  # LSTMCell.call with num_proj, and forget_bias=0
+        i, j, f, o = np.split(np.concatenate([row, state]) @ kernel, 4)
+        c = c / (1 + np.exp(-f)) + np.tanh(j) / (1 + np.exp(-i))
+        state = np.tanh(c) / (1 + np.exp(-o)) @ down
+        outputs.append(state)
+    np.testing.assert_allclose(lstm(torch.tensor(x))[0].detach().numpy(), np.stack(outputs), rtol=1e-12)
+
+
+@pytest.mark.parametrize("text", ["lstm_projected(0)", "lstm_projected(-1)"])
+def test_a_projection_has_a_size(text):
+    with pytest.raises(MappingError, match="Write num_proj"):
+        parse_transform(text)
+
+
 def test_the_forget_bias_is_added_to_a_value_and_never_to_a_gradient():
     bias = parse_transform("lstm_bias")
     value, constant = bias.forward(np.zeros(8))
@@ -276,6 +299,9 @@ def test_what_is_no_transform_is_refused(text, message):
         ("lstm_gates", (8, 10)),
         ("lstm_gates", (8, 4, 1)),
         ("lstm_gates", (12,)),
+        ("lstm_projected(2)", (2, 12)),
+        ("lstm_projected(2)", (8, 10)),
+        ("lstm_projected(2)", (12,)),
         ("lstm_bias", (6,)),
         ("lstm_bias", (4, 4)),
         ("lstm_rows", (4, 6)),
@@ -315,6 +341,9 @@ def test_an_array_of_another_shape_is_refused_with_both_shapes(text, shape):
         ("lstm_gates", [(8, 4), (12, 3)], None),
         ("lstm_gates", [(12,), (12, 3)], None),
         ("lstm_gates", [(12, 4), (12,)], None),
+        ("lstm_projected(3)", [(12, 4), (12, 4)], None),
+        ("lstm_projected(4)", [(8, 4), (12, 4)], None),
+        ("lstm_projected(4)", [(12, 4), (10, 4)], None),
         ("rnn_kernel", [(3, 2), (3, 2)], None),
         ("rnn_kernel", [(3,), (3, 3)], None),
         ("rnn_kernel", [(3, 2), (3,)], None),
@@ -453,6 +482,7 @@ MADE = {
     "gates": ((2, 0, 1), (2, 6), 1),
     "rnn_kernel": ((), (5, 3), 2),
     "lstm_gates": ((), (5, 8), 2),
+    "lstm_projected": ((3,), (5, 8), 2),
     "lstm_bias": ((0.5,), (8,), 2),
     "sum": ((), (8,), 2),
 }

@@ -98,3 +98,24 @@ def test_attention_beside_a_dense_layer_of_three_times_its_width_is_joined_part_
         assert joined[f"attn/{name}/bias"] == (("attn.in_proj_bias",), f"rows({at}, 3)")
     assert joined["ffn/wide/kernel"] == (("ffn.wide.weight",), "transpose")
     assert joined["ffn/wide/bias"] == (("ffn.wide.bias",), "identity")
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_an_lstm_whose_output_is_projected_is_joined_with_the_cells_projection(layers):
+    hidden, size = 6, 3
+    reference, candidate = [], []
+    for at, inputs in enumerate((5, size)[:layers]):
+        cell = f"rnn/cell_{at}/lstm_cell"
+        reference += [
+            Variable(f"{cell}/kernel", (inputs + size, 4 * hidden), use="MatMul"),
+            Variable(f"{cell}/projection/kernel", (hidden, size), use="MatMul"),
+        ]
+        shapes = {"weight_ih": (4 * hidden, inputs), "weight_hh": (4 * hidden, size), "weight_hr": (size, hidden)}
+        candidate += [Variable(f"lstm.{name}_l{at}", shape, use="LSTM") for name, shape in shapes.items()]
+    draft = draft_mapping(reference, candidate, {})
+    assert draft.total
+    found = {pair.reference: (pair.candidate, pair.transform.text) for pair in draft.mapping().pairs}
+    for at in range(layers):
+        names = (f"lstm.weight_ih_l{at}", f"lstm.weight_hh_l{at}")
+        assert found[f"rnn/cell_{at}/lstm_cell/kernel"] == (names, f"lstm_projected({size})")
+        assert found[f"rnn/cell_{at}/lstm_cell/projection/kernel"] == ((f"lstm.weight_hr_l{at}",), "transpose")
