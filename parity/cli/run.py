@@ -142,7 +142,7 @@ def _run_one(arguments: argparse.Namespace, path: Path) -> int:
     reproduction = claim_reproduction(arguments.reproduce) if arguments.reproduce else None
     with (
         claimed_folder(arguments.out) as out,
-        open_sides(python, arguments.timeout, out, reference=not arguments.golden) as sides,
+        open_sides(python, arguments.timeout, out, not arguments.golden) as sides,
     ):
         # Both start at the same time, which takes seconds each: if one of them cannot, the other is not waited for.
         fail_together(*sides.started)

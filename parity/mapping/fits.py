@@ -142,7 +142,7 @@ def _possible(reference: Variable, candidate: Variable) -> tuple[str, ...]:
     return _BY_RANK.get(rank, ("identity",))
 
 
-ADDING = frozenset(["Add", "AddV2", "BiasAdd", "Sub"])  # ops whose operand is a bias, where it is a vector
+BIAS_OPS = frozenset(["Add", "AddV2", "BiasAdd", "Sub"])  # ops whose operand is a bias, where it is a vector
 BY_NAME = "by name and shape"
 BY_SHAPE = "only shape that fits"
 
@@ -174,7 +174,9 @@ def name_meanings(reference: Sequence[Variable], candidate: Sequence[Variable]) 
 
 def _is_added_alone(variable: Variable) -> bool:
     return (
-        bool(variable.use) and {*(variable.use or "").split("+")} <= ADDING and len(_without_ones(variable.shape)) <= 1
+        bool(variable.use)
+        and {*(variable.use or "").split("+")} <= BIAS_OPS
+        and len(_without_ones(variable.shape)) <= 1
     )
 
 

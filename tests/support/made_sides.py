@@ -149,6 +149,9 @@ class MadeProcess:
     def settle(self):
         self.settled += 1
 
+    def hang_up(self):
+        """Ends nothing."""
+
     @property
     def runs(self):
         """Arguments by name of every run that it was asked for."""

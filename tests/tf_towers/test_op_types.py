@@ -188,7 +188,8 @@ def _use(resource):
             x = tf.placeholder(tf.float32, [4, 2])
             tf.while_loop(lambda i, h: i < 3, lambda i, h: [i + 1, tf.matmul(h, kernel)], [0, x])
             tf.scatter_add(count, [0], [1.0])
-        return {"found": [_consumers(each, frozenset(), True) for each in (kernel, count)]}
+        places = {op: place for place, op in enumerate(tf.get_default_graph().get_operations())}
+        return {"found": [_consumers(each, frozenset(), places, True) for each in (kernel, count)]}
 
 
 @pytest.mark.parametrize("resource", [False, True])

@@ -18,6 +18,12 @@ class Opened(BaseException):
     """Ends a command where it opens its sides, whatever the command makes of errors."""
 
 
+def opened_by(monkeypatch, open_sides):
+    """Has every command open its sides by a function; `run` imports less before it does than the others."""
+    for where in ("parity.worker.launch", "parity.experiment"):
+        monkeypatch.setattr(f"{where}.open_sides", open_sides)
+
+
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
     """Returns a function that gives a command the made case; returns code, output, sides and what they were opened with."""
@@ -34,7 +40,7 @@ def command(tmp_path, monkeypatch, capsys):
                 sides.tf = sides.data = None
             yield sides
 
-        monkeypatch.setattr("parity.experiment.open_sides", open_sides)
+        opened_by(monkeypatch, open_sides)
         code = main([verb, str(case), *map(str, words)])
         return code, capsys.readouterr().out, sides, opened
 
@@ -75,7 +81,7 @@ def test_the_interpreter_is_the_one_that_is_named_nearest_to_the_user(
     def open_sides(named, *more):
         raise Opened(named)
 
-    monkeypatch.setattr("parity.experiment.open_sides", open_sides)
+    opened_by(monkeypatch, open_sides)
     with pytest.raises(Opened) as opened:
         main([verb, str(tmp_path / "case"), *words])
     assert opened.value.args == (python,)
