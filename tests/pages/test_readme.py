@@ -61,7 +61,7 @@ def test_the_figures_of_the_trials_are_the_sums_of_the_table_of_the_method():
         .partition("\n\n")[0]
     )
     rows = re.findall(
-        r"^\| (?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth), \w+ \| (\d+)(?: \(of (\d+)[^|]*)? \| (\d+) \|",
+        r"^\| [a-z]+(?:st|nd|rd|th), \w+ \| (\d+)(?: \(of (\d+)[^|]*)? \| (\d+) \|",
         table,
         re.MULTILINE,
     )
