@@ -19,25 +19,7 @@ def lstm_gates() -> Transform:
 
     Source: tensorflow/python/ops/rnn_cell_impl.py (1.15), BasicLSTMCell.call; torch/nn/modules/rnn.py, LSTM.
     """
-    text = "lstm_gates"
-
-    def forward(array: Array, linear: bool) -> tuple[Array, ...]:
-        if array.ndim != 2 or array.shape[1] % 4 or array.shape[0] <= array.shape[1] // 4:
-            raise misfit(text, "[in + h, 4 h]", array.shape)
-        # TensorFlow multiplies by [inputs, state] at once: the first rows are the inputs', the last h the state's.
-        inputs = array.shape[0] - array.shape[1] // 4
-        rows = swap_gates(array.T)
-        return rows[:, :inputs], rows[:, inputs:]
-
-    def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
-        of_input, of_state = arrays
-        if of_state.ndim != 2 or of_state.shape[0] != 4 * of_state.shape[1]:
-            raise misfit(text, "weight_hh [4 h, h]", of_state.shape)
-        if of_input.ndim != 2 or of_input.shape[0] != of_state.shape[0]:
-            raise misfit(text, f"weight_ih [{of_state.shape[0]}, in]", of_input.shape)
-        return swap_gates(np.concatenate([of_input, of_state], axis=1)).T
-
-    return Transform(text, 2, False, forward, backward)
+    return _lstm_kernel("lstm_gates", "h", None)
 
 
 @register("lstm_projected")
@@ -51,17 +33,27 @@ def lstm_projected(state: int) -> Transform:
     text = f"lstm_projected({state})"
     if type(state) is not int or state < 1:
         raise MappingError(f"{text}: expected the size that the output is projected to. Write num_proj of the cell.")
+    return _lstm_kernel(text, str(state), state)
+
+
+def _lstm_kernel(text: str, said: str, projected: int | None) -> Transform:
+    """Cuts a kernel in two behind its inputs: the state has as many rows as its output is projected to, or as h."""
+
+    def state_of(gates: int) -> int:
+        return gates // 4 if projected is None else projected
 
     def forward(array: Array, linear: bool) -> tuple[Array, ...]:
-        if array.ndim != 2 or array.shape[1] % 4 or array.shape[0] <= state:
-            raise misfit(text, f"[in + {state}, 4 h]", array.shape)
+        if array.ndim != 2 or array.shape[1] % 4 or array.shape[0] <= state_of(array.shape[1]):
+            raise misfit(text, f"[in + {said}, 4 h]", array.shape)
+        # TensorFlow multiplies by [inputs, state] at once: the first rows are the inputs', the last the state's.
+        inputs = array.shape[0] - state_of(array.shape[1])
         rows = swap_gates(array.T)
-        return rows[:, :-state], rows[:, -state:]
+        return rows[:, :inputs], rows[:, inputs:]
 
     def backward(arrays: tuple[Array, ...], shape: Shape | None, linear: bool) -> Array:
         of_input, of_state = arrays
-        if of_state.ndim != 2 or of_state.shape[1] != state or of_state.shape[0] % 4:
-            raise misfit(text, f"weight_hh [4 h, {state}]", of_state.shape)
+        if of_state.ndim != 2 or of_state.shape[0] % 4 or of_state.shape[1] != state_of(of_state.shape[0]):
+            raise misfit(text, f"weight_hh [4 h, {said}]", of_state.shape)
         if of_input.ndim != 2 or of_input.shape[0] != of_state.shape[0]:
             raise misfit(text, f"weight_ih [{of_state.shape[0]}, in]", of_input.shape)
         return swap_gates(np.concatenate([of_input, of_state], axis=1)).T
