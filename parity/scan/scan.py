@@ -30,8 +30,6 @@ from parity.scan.suppress import without_suppressed
 Tick = Callable[[str, int, int], None]
 # A file that mentions none of them has nothing of towers in it, nor of what they call.
 ABOUT_TENSORFLOW = re.compile(r"tensorflow|\btf\.|\bslim\b|keras|horovod|gpu|sonnet|tf_slim", re.IGNORECASE)
-# They are as true of a script with one tower; the others say how several are put together.
-ALSO_OF_ONE_TOWER = re.compile(r"TP(110|303|305|306|405|407|5|6)")
 IMPORTS = re.compile(r"^\s*(from|import)\s", re.MULTILINE)
 
 
@@ -172,7 +170,7 @@ def _if_reached(hit: Hit, rule: Rule, code: Code) -> Hit:
         or code.reach_by_choice.why_not(hit.node, hit.module)
         or code.reach_by_use.why_not(hit.node, hit.module)
     )
-    if not why and not ALSO_OF_ONE_TOWER.match(rule.id):
+    if not why and not rule.for_one_tower:
         why = _of_one_tower(hit.module, code)
     return _as_note(hit, why) if why else hit
 

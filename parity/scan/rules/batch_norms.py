@@ -379,6 +379,7 @@ NORM_RULES = (
         only_found="A library that the code calls may run them: a recording sees whether.",
         only_recorded="It names all that has an axis, is not trainable and not written by training: also the "
         "statistics of a batch norm that is frozen on purpose, and a scale that is switched off.",
+        for_one_tower=True,
     ),
     Rule(
         "TP304",

@@ -106,5 +106,6 @@ GATE_RULES = (
         decided=False,
         hazards=("ungated_update",),
         only_found="Whether the graph lets an update overtake a gradient is seen in the graph, not in the source.",
+        for_one_tower=True,
     ),
 )

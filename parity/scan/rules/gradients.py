@@ -357,6 +357,7 @@ GRADIENT_RULES = (
         "A `torch.autograd.Function` whose `backward` is the script's; of an op of the repository's own none where "
         "`forward` is written in torch. `parity port` writes derivatives only.",
         replaced_gradients,
+        for_one_tower=True,
     ),
     Rule(
         "TP111",

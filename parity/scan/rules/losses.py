@@ -368,6 +368,7 @@ LOSS_RULES = (
         "`cross_entropy + sum(terms)`.",
         _vector,
         hazards=("loss_is_no_scalar",),
+        for_one_tower=True,
     ),
     Rule(
         "TP406",
@@ -394,5 +395,6 @@ LOSS_RULES = (
         _uses_regularizer,
         hazards=("regularisation_lost",),
         only_found="A library that the code calls may read the collection: a recording sees whether.",
+        for_one_tower=True,
     ),
 )

@@ -265,6 +265,7 @@ OPTIMIZER_RULES = (
         "as the update.",
         "`torch_ddp.like_tf.Adam(model.parameters(), lr=...)`.",
         _adam,
+        for_one_tower=True,
     ),
     Rule(
         "TP502",
@@ -277,6 +278,7 @@ OPTIMIZER_RULES = (
         "The optimizer of the same name is another one: its updates differ from the first step on.",
         "`torch_ddp.like_tf` has RMSProp, Adagrad, Adadelta and more, with TensorFlow's formulas and defaults.",
         _others,
+        for_one_tower=True,
     ),
     Rule(
         "TP503",
@@ -290,6 +292,7 @@ OPTIMIZER_RULES = (
         _twice,
         hazards=("global_step_counted_twice",),
         only_found="Where the op of its own is not run with each update, the step is counted once: the recording counts.",
+        for_one_tower=True,
     ),
     Rule(
         "TP504",
@@ -301,6 +304,7 @@ OPTIMIZER_RULES = (
         "A constant rate is the script's training; most wanted the schedule.",
         _never_read,
         hazards=("global_step_not_counted",),
+        for_one_tower=True,
     ),
     Rule(
         "TP505",
@@ -314,6 +318,7 @@ OPTIMIZER_RULES = (
         "Count updates in the loop.",
         _not_counted,
         hazards=("global_step_not_counted",),
+        for_one_tower=True,
     ),
     Rule(
         "TP506",
@@ -327,6 +332,7 @@ OPTIMIZER_RULES = (
         "Write the boundaries in updates, as numbers that the recording shows.",
         _unit,
         decided=False,
+        for_one_tower=True,
     ),
     Rule(
         "TP507",
@@ -338,5 +344,6 @@ OPTIMIZER_RULES = (
         "details.",
         "`parity port` writes the optimizer from the recorded graph.",
         _by_hand,
+        for_one_tower=True,
     ),
 )

@@ -336,6 +336,7 @@ PROGRAM_RULES = (
         "it does not match.",
         "`model.to(device)`.",
         _device_function,
+        for_one_tower=True,
     ),
     Rule(
         "TP602",
@@ -348,6 +349,7 @@ PROGRAM_RULES = (
         "Train twice on that batch, or count the steps otherwise: `parity record` lists the runs.",
         _again,
         hazards=("batch_trained_twice",),
+        for_one_tower=True,
     ),
     Rule(
         "TP603",
@@ -360,6 +362,7 @@ PROGRAM_RULES = (
         "Parameters have a fixed order, and names.",
         "Match by name: `parity map`.",
         _of_a_set,
+        for_one_tower=True,
     ),
     Rule(
         "TP604",
@@ -372,6 +375,7 @@ PROGRAM_RULES = (
         "A parameter is what the module holds.",
         "Look at what the getter does: `torch.nn.utils.parametrizations`, or averages of the weights.",
         _patched,
+        for_one_tower=True,
     ),
     Rule(
         "TP605",
@@ -383,6 +387,7 @@ PROGRAM_RULES = (
         "No port repeats the order. `parity record` makes the runs one after the other.",
         _threads,
         hazards=("trained_in_threads",),
+        for_one_tower=True,
     ),
     Rule(
         "TP606",
@@ -396,6 +401,7 @@ PROGRAM_RULES = (
         hazards=("changed_between_steps",),
         only_found="The source does not show whether what is assigned belongs to the model.",
         only_recorded="Assignments that are made before the loop and run in it are seen by the recording only.",
+        for_one_tower=True,
     ),
     Rule(
         "TP607",
@@ -408,5 +414,6 @@ PROGRAM_RULES = (
         "[Mixed precision](../amp.md); levels 1 and 2 are judged with the towers in float32.",
         _half,
         decided=False,
+        for_one_tower=True,
     ),
 )

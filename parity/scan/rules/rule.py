@@ -50,6 +50,7 @@ class Rule:
       look: yields the places.
       decided: whether the source decides it; else a recording has to.
       hazards: names under which `parity record` reports it.
+      for_one_tower: whether it is as true of a script with one tower; the others say how several are put together.
       only_found: why a recording may name none of the hazards where this finds something, "" where it names one.
       only_recorded: why a recording may name any of the hazards where this finds nothing, "" where this finds it.
     """
@@ -64,6 +65,7 @@ class Rule:
     look: Callable[[Code], Iterator[Hit]]
     decided: bool = True
     hazards: tuple[str, ...] = ()
+    for_one_tower: bool = False
     only_found: str = ""
     only_recorded: str = ""
 

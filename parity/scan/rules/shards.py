@@ -108,6 +108,10 @@ def trains(loop: TowerLoop) -> bool:
     return loop.kind == TOWERS
 
 
+EQUAL_EXAMPLES = (
+    "It compares examples by value, as they arrived in the recorded steps: a queue that begins its data "
+    "anew, or data that hold equal examples, can give two towers the same ones, which cannot be seen in source."
+)
 SHARD_RULES = (
     Rule(
         "TP201",
@@ -121,8 +125,7 @@ SHARD_RULES = (
         "`DistributedSampler(dataset)`; for the script's own shards, `batch[rank * n:(rank + 1) * n]`.",
         _overlapping,
         hazards=("overlapping_data",),
-        only_recorded="It compares examples by value, as they arrived in the recorded steps: a queue that begins its data "
-        "anew, or data that hold equal examples, can give two towers the same ones, which cannot be seen in source.",
+        only_recorded=EQUAL_EXAMPLES,
     ),
     Rule(
         "TP202",
@@ -138,8 +141,7 @@ SHARD_RULES = (
         decided=False,
         hazards=("same_data",),
         only_found="Source does not decide it (0 of 5 such guesses were right): the recording compares the numbers.",
-        only_recorded="It compares examples by value, as they arrived in the recorded steps: a queue that begins its data "
-        "anew, or data that hold equal examples, can give two towers the same ones, which cannot be seen in source.",
+        only_recorded=EQUAL_EXAMPLES,
     ),
     Rule(
         "TP203",

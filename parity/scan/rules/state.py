@@ -342,6 +342,7 @@ STATE_RULES = (
         "Update it after `optimizer.step()`, and expect its averages one step ahead of the script's.",
         _average,
         hazards=("unordered_average",),
+        for_one_tower=True,
     ),
     Rule(
         "TP306",
@@ -358,6 +359,7 @@ STATE_RULES = (
         "Map variables that the loss reaches; slots are the optimizer's state.",
         _slots,
         hazards=("trainable_slots",),
+        for_one_tower=True,
     ),
     Rule(
         "TP307",
