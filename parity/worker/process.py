@@ -66,7 +66,6 @@ class SideProcess:
         # companions `_lost`, whoever asks `_closing`. Each is a single assignment or append, and is read anew at every
         # turn.
         self._closing = threading.Event()
-        self._closed = False
         self._failures: list[SideFailed] = []
         self._broken: SideFailed | None = None
         self._lost: SideFailed | None = None
@@ -142,9 +141,8 @@ class SideProcess:
 
     def close(self) -> None:
         """Ends the child and every process of its group, and waits for them."""
-        if self._closed:
+        if self._replies.closed:  # the last thing that is done here
             return
-        self._closed = True
         # Who ends whom: the child ends when its requests do. SIGKILL to its group is for a child that does not, and for
         # what it has started and left; they are reaped by init, the child by nobody but this process.
         self.hang_up()
