@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from parity.worker import launch
 from parity.worker.failures import SideFailed, failure, last_frame, last_lines, telling_stacks, without_our_frames
 from parity.worker.process import SideProcess, fail_together
 from parity.worker.protocol import PROTOCOL_VERSION
@@ -267,3 +268,41 @@ def test_an_error_of_several_lines_is_told_by_its_first_with_the_rest_in_the_tra
         "Fix it there; its traceback is above."
     )
     assert failed.traceback == trace
+
+
+def test_a_side_that_is_hung_up_on_ends_by_itself_and_is_closed_later(side, tmp_path):
+    # What it does behind its last request is done before anybody waits for it, or ends it.
+    done = tmp_path / "done"
+    process = side(ANSWER + f"    print('{{\"result\": 1}}')\nopen({str(done)!r}, 'w').close()\n")
+    assert process.ask("run").result(60) == 1
+    process.hang_up()
+    process.hang_up()
+    deadline = time.monotonic() + 60
+    while not done.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert done.exists()
+    process.close()
+    process.close()
+    with pytest.raises((SideFailed, RuntimeError)):
+        process.ask("run").result(60)
+
+
+def test_all_sides_are_hung_up_on_before_the_first_is_waited_for(monkeypatch):
+    told = []
+
+    class Made:
+        def __init__(self, name):
+            self.name = name
+
+        def hang_up(self):
+            told.append(("hang up", self.name))
+
+        def close(self):
+            told.append(("close", self.name))
+
+    for name in ("tf", "torch", "data"):
+        monkeypatch.setattr(launch, f"launch_{name}", lambda *_, name=name: Made(name))
+    with launch.open_sides(None):
+        assert told == []
+    assert [what for what, _ in told] == ["hang up"] * 3 + ["close"] * 3
+    assert len(set(told)) == 6

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import subprocess
+import sys
 
 import pytest
 from support.made_sides import CASE, Habits, made_case, made_sides
@@ -158,3 +160,25 @@ def test_a_difference_is_left_as_scripts_that_show_it_alone(tmp_path, command):
     assert "reproduced by" not in printed
     code, printed, _, _ = command(*RUN, "--reproduce", folder)
     assert code == 0 and "reproduced by" not in printed and not folder.exists()
+
+
+def test_a_run_opens_its_sides_before_it_imports_what_judges_them(tmp_path):
+    # The frameworks take seconds to import, on the sides' own cores: what is imported here meanwhile costs nothing.
+    made_case(tmp_path / "case", CASE)
+    program = (
+        "import sys\n"
+        "import parity.worker.launch as launch\n"
+        "from parity.cli.main import main\n"
+        "class Opened(BaseException): pass\n"
+        "def open_sides(*asked):\n"
+        "    heavy = ('judge', 'diagnose', 'locate', 'experiment', 'report')\n"
+        "    print(sorted(name for name in sys.modules if name.startswith(tuple(f'parity.{each}' for each in heavy))))\n"
+        "    raise Opened\n"
+        "launch.open_sides = open_sides\n"
+        "try:\n"
+        f"    main(['run', {str(tmp_path / 'case')!r}])\n"
+        "except Opened:\n"
+        "    print('opened')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-2:] == ["[]", "opened"], done.stdout + done.stderr
