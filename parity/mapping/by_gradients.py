@@ -1,5 +1,6 @@
 """Lets gradients decide which variables belong together, from one step of both sides."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Map
 from itertools import combinations, islice
@@ -23,6 +24,9 @@ ALONG = 5e-4
 # Relative residual for one gradient to be a multiple of the other; in float64 rounding leaves 2^-53 of each term of a
 # sum, 1e-9 for 9 million terms that all round the same way.
 PARALLEL = 1e-9
+# Cosine from which two gradients are compared element by element. At the cosine c of two of one length their distance is
+# sqrt((1 - c) / 2), 0.07 here: of its square, some 0.02 of |a|^2, rounding leaves 14 places.
+ALIKE = 0.99
 FEWEST_COMPARED = 4  # elements: of fewer, being a multiple is likelier to be chance; of one, it is certain
 
 
@@ -44,21 +48,57 @@ class Gradients(Numbers):
         """Returns 0 where a transform makes one gradient of the other, to 1 where nothing is in common; None unknown."""
         key = (reference.name, unit, text)
         if key not in self._known:
-            self._known[key] = self._distance(reference, unit, text)
+            one, other = self._of_reference(reference, unit, text), self._of_candidate(unit)
+            self._known[key] = None if one is None or other is None else self._distance(one, other)
         return self._known[key]
 
-    # |a - b| / (|a| + |b|): 0 equal, 1 opposite, and 0.7 for two that have nothing in common, of about one size: then
-    # |a - b|^2 = |a|^2 + |b|^2. It does not depend on which side is which, nor on the size of the loss.
-    def _distance(self, reference: Variable, unit: Unit, text: str) -> float | None:
-        held = [(name, np.asarray(self._candidate[name], np.float64)) for name in unit.names if name in self._candidate]
+    def of_all(self, variables: Sequence[Variable], units: Sequence[Unit], text: str, /) -> Array:
+        """Returns the same of all pairs at once, float ``[variables, units]``; NaN where the numbers do not say."""
+        found = np.full((len(variables), len(units)), np.nan)
+        columns: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for column, unit in enumerate(units):
+            columns[self._held(unit)].append(column)
+        for of_one in columns.values():  # which all compare the same parts of a variable
+            ones = [self._of_reference(variable, units[of_one[0]], text) for variable in variables]
+            self._fill(found, ones, [self._of_candidate(units[column]) for column in of_one], of_one)
+        return found
+
+    def _fill(self, found: Array, ones: list[Array | None], others: list[Array | None], columns: list[int]) -> None:
+        """Writes the distances of all pairs of gradients of one size into rows and columns of `found`."""
+        for size in {each.size for each in ones if each is not None}:
+            rows = [row for row, each in enumerate(ones) if each is not None and each.size == size]
+            places = [place for place, each in enumerate(others) if each is not None and each.size == size]
+            if not places:
+                continue
+            one, other = np.array([ones[row] for row in rows]), np.array([others[place] for place in places])
+            distances, close = _distances(one, other)
+            silent = np.maximum.outer(_largest(one), _largest(other)) <= ZERO_GRADIENT * self._scale
+            distances[silent] = np.nan
+            for row, place in zip(*np.nonzero(close & ~silent), strict=True):
+                distances[row, place] = self._distance(one[row], other[place])
+            found[np.ix_(rows, [columns[place] for place in places])] = distances
+
+    def _held(self, unit: Unit) -> tuple[int, ...]:
+        return tuple(place for place, name in enumerate(unit.names) if name in self._candidate)
+
+    def _of_reference(self, reference: Variable, unit: Unit, text: str) -> Array | None:
+        """What is compared of a variable's gradient, in the candidate's layout: there a block is compared by itself."""
+        held = self._held(unit)
         if reference.name not in self._reference or not held:
             return None
         wanted = np.asarray(self._reference[reference.name], np.float64)
-        # As a gradient, in the candidate's layout: there a block or a term of a sum is compared by itself.
-        made = dict(zip(unit.names, parse_transform(text).forward(wanted, linear=True), strict=True))
-        one = evenly_spaced(np.concatenate([made[name].ravel() for name, _ in held]), MOST_COMPARED)
-        other = evenly_spaced(np.concatenate([unit.block(value).ravel() for _, value in held]), MOST_COMPARED)
-        if one.shape != other.shape or not (np.isfinite(one).all() and np.isfinite(other).all()):
+        made = [*zip(unit.names, parse_transform(text).forward(wanted, linear=True), strict=True)]
+        return _compared([made[place][1] for place in held])
+
+    def _of_candidate(self, unit: Unit) -> Array | None:
+        """What is compared of a unit's gradient."""
+        held = [np.asarray(self._candidate[unit.names[place]], np.float64) for place in self._held(unit)]
+        return _compared([unit.block(value) for value in held]) if held else None
+
+    # |a - b| / (|a| + |b|): 0 equal, 1 opposite, and 0.7 for two that have nothing in common, of about one size: then
+    # |a - b|^2 = |a|^2 + |b|^2. It does not depend on which side is which, nor on the size of the loss.
+    def _distance(self, one: Array, other: Array) -> float | None:
+        if one.shape != other.shape:
             return None
         # A bias in front of a batch norm: both gradients are rounding, and their distance says nothing.
         if max(_size(one), _size(other)) <= ZERO_GRADIENT * self._scale:
@@ -67,6 +107,30 @@ class Gradients(Numbers):
         if distance > max(self._tolerance, ALONG) and _along(one, other):
             return ALONG
         return distance if distance > self._tolerance else 0.0
+
+
+def _compared(parts: Sequence[Array]) -> Array | None:
+    """Returns what is compared of a gradient, flat, or None where it is not finite."""
+    flat = evenly_spaced(np.concatenate([part.ravel() for part in parts]), MOST_COMPARED)
+    return flat if np.isfinite(flat).all() else None
+
+
+def _distances(ones: Array, others: Array) -> tuple[Array, Array]:
+    """Returns the distances of all pairs of rows, and of which they say too little: those that may be equal, or along.
+
+    By products of all rows with all rows, which a matrix product makes: |a - b|^2 = |a|^2 + |b|^2 - 2 ab. Of rows that are
+    alike too few places are left of that difference.
+    """
+    squares = np.add.outer((ones * ones).sum(1), (others * others).sum(1))
+    products = ones @ others.T
+    lengths = np.multiply.outer(*(np.linalg.norm(each, axis=1) for each in (ones, others)))
+    apart = np.sqrt(np.maximum(squares - 2 * products, 0.0))
+    total = np.sqrt(squares + 2 * lengths)  # |a| + |b|
+    return np.minimum(1.0, apart / np.where(total, total, 1.0)), products >= ALIKE * lengths
+
+
+def _largest(rows: Array) -> Array:
+    return np.asarray(np.abs(rows).max(1, initial=0.0))
 
 
 def _along(one: Array, other: Array) -> bool:

@@ -131,6 +131,28 @@ def test_gradients_are_as_far_apart_as_their_difference_is_beside_both(one, othe
     assert found is None if distance is None else found == pytest.approx(distance, abs=1e-12)
 
 
+def test_all_pairs_at_once_are_as_far_apart_as_each_pair_alone():
+    """Equal, along, near, zero, opposite, not finite and unrelated gradients, of sizes over fifteen orders, and blocks."""
+    random, size = np.random.default_rng(3), 48
+    one = {f"a{at}": random.standard_normal((4, 6)) * 10.0 ** random.integers(-12, 3) for at in range(size)}
+    moved = [value * (-1 if at % 7 == 6 else 3 if at % 3 == 1 else 1) for at, value in enumerate(one.values())]
+    other = {
+        f"x{at}": value.T + 1e-7 * (at % 3 == 2) * random.standard_normal((6, 4)) for at, value in enumerate(moved)
+    }
+    one["a3"] = np.zeros((4, 6))
+    other["x0"][0, 0], other["x3"] = np.nan, np.zeros((6, 4))
+    other["packed"] = np.concatenate([moved[9].T, moved[12].T, moved[15].T])
+    variables = [Variable(name, (4, 6)) for name in (*one, "silent")]
+    units = [Unit(name, (Variable(name, (6, 4)),)) for name in (*other, "missing") if name != "packed"]
+    blocks = [Unit(f"packed.{at}", (Variable("packed", (18, 4)),), ("rows",), (at, 3)) for at in range(3)]
+    numbers = Gradients(one, other)
+    for text, those in (("transpose", units), *((f"transpose | rows({at}, 3)", [blocks[at]]) for at in range(3))):
+        found = numbers.of_all(variables, those, text)
+        alone = [[numbers(variable, unit, text) for unit in those] for variable in variables]
+        np.testing.assert_allclose(found, np.array(alone, np.float64), rtol=0, atol=1e-14)
+        assert (found == 0).any() and np.isnan(found[-1]).all()
+
+
 def test_what_a_report_says_of_guesses_is_of_those_that_numbers_could_tell_of():
     reference = [Variable(f"Variable_{at}", (4, 4), use="MatMul") for at in range(2)]
     draft = draft_mapping(reference, [Variable(f"net.{at}.weight", (4, 4), use="Linear") for at in range(2)], {})
