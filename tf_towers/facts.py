@@ -7,11 +7,11 @@ import tensorflow as real
 import tensorflow.compat.v1 as tf
 
 from parity.trace import key_of, parse_key, quantity_of, role_of, trace_name
-from tf_towers.graph.op_types import CHOOSING, RANDOM, READING_OR_CASTING, RESHAPING, WRITING
+from tf_towers.graph.op_types import CHOOSING, RANDOM, WRITING
 from tf_towers.graph.races import find_races
 from tf_towers.graph.tower import Tower
 from tf_towers.graph.training import Training
-from tf_towers.graph.traversal import ancestors
+from tf_towers.graph.traversal import ancestors, passes_weights_on
 from tf_towers.graph.update.optimizer import hyper_parameters
 from tf_towers.tf_types import Operation, Optimizer, Variable
 
@@ -116,7 +116,7 @@ def _consumers(
 
 
 def _reading(variable: Variable, places: Mapping[Operation, int]) -> List[Operation]:
-    # Reads, casts and regrouped shapes only pass the variable on; what computes with it says what it is.
+    # What only passes the variable on says nothing of it; what computes with it says what it is.
     left_out = (*WRITING, "Save", "VarIsInitialized", "IsVariableInitialized")
     found, seen = [], set()
     pending = list(variable.op.outputs)
@@ -126,7 +126,7 @@ def _reading(variable: Variable, places: Mapping[Operation, int]) -> List[Operat
             if op in seen or op.type.startswith(left_out):
                 continue
             seen.add(op)
-            if op.type in READING_OR_CASTING | RESHAPING:
+            if passes_weights_on(op, tensor):
                 pending += op.outputs
             elif op.name.startswith("tower_0/") and "gradients" not in op.name:
                 found.append(op)

@@ -245,11 +245,12 @@ def layouts_of(maps: Maps, at: int, use: str, plain: Sequence[str]) -> list[str]
       plain: what shapes and uses allow.
     """
     variable = maps.variables[at]
-    if (use not in DENSE and len(variable.shape) != 1) or use.startswith(OF_MAPS):
+    dense = _is_dense(variable, use)
+    if (not dense and len(variable.shape) != 1) or use.startswith(OF_MAPS):
         return list(plain)
     if variable.kind != "weight":  # statistics come behind all weights: they go by the place of their layer
         at = maps.first_of_scope(at)
-    if len(variable.shape) == 2 and "transpose" in plain and use in DENSE:
+    if len(variable.shape) == 2 and "transpose" in plain and dense:
         size, made = variable.shape
         rest = [text for text in plain if text != "transpose"]
         flat = [_text("flatten_hwc", size, channels) for channels in maps.before(at, size)]
@@ -264,6 +265,11 @@ def layouts_of(maps: Maps, at: int, use: str, plain: Sequence[str]) -> list[str]
     if len(plain) > 1 and use == "Linear":  # a square kernel: `tf.layers.dense` and torch hold it turned
         return sorted(plain, key=lambda text: text != "transpose")
     return list(plain)
+
+
+def _is_dense(variable: Variable, use: str) -> bool:
+    """Whether a kernel multiplies flat vectors: of torch's layer, or of a module of the port's own."""
+    return use in DENSE or (not use and "MatMul" in (variable.use or ""))
 
 
 def _divides(channels: int, size: int) -> bool:

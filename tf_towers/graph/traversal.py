@@ -2,8 +2,8 @@
 
 from typing import AbstractSet, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
-from tf_towers.graph.op_types import RANDOM
-from tf_towers.tf_types import FunctionDef, FunctionDefLibrary, NodeDef, Operation
+from tf_towers.graph.op_types import RANDOM, READING_OR_CASTING, RESHAPING, SCALING
+from tf_towers.tf_types import FunctionDef, FunctionDefLibrary, NodeDef, Operation, Tensor
 
 
 def ancestors(ops: Iterable[Operation], stop: AbstractSet[Operation] = frozenset()) -> Set[Operation]:
@@ -22,6 +22,18 @@ def ancestors(ops: Iterable[Operation], stop: AbstractSet[Operation] = frozenset
 def before(op: Operation) -> List[Operation]:
     """Returns the ops that `op` waits for: of its inputs and of its control inputs."""
     return [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+
+
+def passes_weights_on(op: Operation, tensor: Tensor) -> bool:
+    """Tells whether an op hands on the weights in `tensor` in their layout: read, cast, regrouped, or times one number.
+
+    Weights are scaled where they are read for an equalized learning rate, or by a spectral norm: what computes with the
+    product says what they are.
+    """
+    if op.type in READING_OR_CASTING | RESHAPING:
+        return True
+    others = [each for each in op.inputs if each is not tensor]
+    return op.type in SCALING and len(others) == 1 and others[0].shape.ndims == 0 and tensor.shape.ndims != 0
 
 
 def earlier(ops: AbstractSet[Operation], marked: Sequence[Operation]) -> Dict[Operation, int]:

@@ -10,8 +10,8 @@ from tensorflow.python.framework import tensor_util
 
 from parity.trace import GLOBAL_STEP, parse_key, role_of, section_prefix, trace_name
 from parity.trace.arrays import Tensors
-from tf_towers.graph.op_types import READING_OR_CASTING, RESHAPING, WRITING
-from tf_towers.graph.traversal import ancestors
+from tf_towers.graph.op_types import WRITING
+from tf_towers.graph.traversal import ancestors, passes_weights_on
 from tf_towers.graph.update.optimizer import HYPER_PARAMETERS
 from tf_towers.record.hooks import ApplyCall
 from tf_towers.tf_types import Graph, Operation, Optimizer, Tensor, Variable
@@ -181,7 +181,7 @@ def _consumers(variable: Variable, ops: AbstractSet[Operation]) -> List[str]:
             if op not in ops or op in seen:
                 continue
             seen.add(op)
-            if op.type in READING_OR_CASTING | RESHAPING:
+            if passes_weights_on(op, tensor):
                 pending += op.outputs
             elif op.type not in found:
                 found.append(op.type)

@@ -270,6 +270,7 @@ def _score(costs, found):
     )
 
 
+@pytest.mark.parametrize("use", ["Linear", ""])  # "" of a module of the port's own
 @pytest.mark.parametrize(
     ("shape", "entries", "words"),
     [
@@ -278,7 +279,7 @@ def _score(costs, found):
         ((4, 4, 10), {}, []),
     ],
 )
-def test_a_kernel_that_is_the_same_only_once_permuted_is_told_of(shape, entries, words):
+def test_a_kernel_that_is_the_same_only_once_permuted_is_told_of(shape, entries, words, use):
     channels, inputs, outputs = shape
     reference = [
         Variable("conv/kernel", (3, 3, 1, channels), use="Conv2D"),
@@ -286,7 +287,7 @@ def test_a_kernel_that_is_the_same_only_once_permuted_is_told_of(shape, entries,
     ]
     candidate = [
         Variable("conv.weight", (channels, 1, 3, 3), use="Conv2d"),
-        Variable("fc.weight", (outputs, inputs), use="Linear"),
+        Variable("fc.weight", (outputs, inputs), use=use),
     ]
     draft = draft_mapping(reference, candidate, entries)
     notes = [note for note in mapping_notes(draft) if "permuted" in note]
