@@ -5,9 +5,10 @@ Behind a bug nothing is the other side's number, yet what is computed of what is
 
 from collections.abc import Callable, Iterator, Sequence
 
+from parity.experiment.mapping.by_structure import Structure
 from parity.locate.downstream import readers
 from parity.mapping import Draft, Variable
-from parity.mapping.guesses import Numbers
+from parity.mapping.guesses import Around, Numbers
 from parity.mapping.units import Unit
 from parity.trace import ForwardOp
 
@@ -47,20 +48,27 @@ class Neighbours:
 
 
 def by_neighbours(draft: Draft, numbers: Numbers, passes: tuple[Sequence[ForwardOp], Sequence[ForwardOp]]) -> Draft:
-    """Returns the draft by numbers, and where these say nothing by what its neighbours in the graphs are taken for.
+    """Returns the draft by numbers, and where these say nothing by where it stands in the graphs.
+
+    By what all around it is like first, and then by what its neighbours are taken for, too.
 
     Args:
       draft: with guesses.
       numbers: what numbers say.
       passes: the ops of the reference's and of the candidate's forward pass.
     """
-    found = draft.by(numbers)
+    structure = Structure(draft, *passes)
+    found = draft.by(numbers, structure)
     for _ in range(ROUNDS):
-        again = draft.by(numbers, Neighbours(found, *passes))
+        again = draft.by(numbers, _mean_of(structure, Neighbours(found, *passes)))
         if _pairs(again) == _pairs(found):
             break
         found = again
     return found
+
+
+def _mean_of(one: Around, other: Around) -> Around:
+    return lambda variable, unit: (one(variable, unit) + other(variable, unit)) / 2
 
 
 def _pairs(draft: Draft) -> list[tuple[str, tuple[str, ...], str]]:

@@ -3,6 +3,7 @@
 import pytest
 
 from parity.experiment.mapping.by_neighbours import Neighbours, by_neighbours
+from parity.experiment.mapping.by_structure import Structure
 from parity.mapping import Numbers, Variable, draft_mapping
 from parity.trace import ForwardOp
 
@@ -60,7 +61,38 @@ def test_numbers_that_agree_outweigh_the_neighbours():
     assert meant(by_neighbours(draft, numbers, (ours, theirs)))["merge/w"] == "u.weight"
 
 
+def two_paths(matmul, add, first, second, third, fourth):
+    """Two paths that read the same kernel's output and are joined in two sums, under given names."""
+    return [
+        op(matmul, [], "stem"),
+        op(matmul, [0], first),
+        op(matmul, [0], second),
+        op(matmul, [1], third),
+        op(add, [3, 2]),
+        op(matmul, [2], fourth),
+        op(add, [5, 1]),
+        op(add, [4, 6]),
+        op(matmul, [5], "last"),
+    ]
+
+
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_two_paths_that_read_the_same_are_told_apart_by_what_reads_them_further_on(exchanged):
+    """Whatever each is first taken for: what one is taken for is no reason for the other."""
+    ours = two_paths("MatMul", "AddV2", "a/w", "b/w", "c/w", "d/w")
+    names = [f"{name}.weight" for name in ("one", "two", "three", "four")]
+    order = [1, 0, 3, 2] if exchanged else [0, 1, 2, 3]
+    theirs = two_paths("linear", "add", *(names[each] for each in order))
+    reference = [Variable(name, (4, 4), use="MatMul") for name in ("stem", "a/w", "b/w", "c/w", "d/w")]
+    reference += [Variable("last", (4, 7), use="MatMul")]
+    candidate = [Variable("stem", (4, 4), use="Linear"), *(Variable(name, (4, 4), use="Linear") for name in names)]
+    candidate += [Variable("last", (7, 4), use="Linear")]
+    found = meant(by_neighbours(draft_mapping(reference, candidate, {}), Known(), (ours, theirs)))
+    assert [found[name] for name in ("a/w", "b/w", "c/w", "d/w")] == [names[each] for each in order]
+
+
 def test_what_neither_graph_reads_says_nothing():
     draft, _, _ = stacks()
     guess = draft.guesses[0]
     assert Neighbours(draft, [], [])(guess.variable, guess.unit) == 0.0
+    assert Structure(draft, [], [])(guess.variable, guess.unit) == 0.0
