@@ -15,6 +15,9 @@ pytest_plugins = [f"support.{name}" for name in SUPPORT]
 # A limit in milliseconds fails on a machine with other work; the watchdog ends what is stuck.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+# Hundreds of processes import the packages: what one has compiled the others find, on a machine too that keeps none of it.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PARITY_DEBUG", "1")  # a search for causes that fails is a failure here
 
 
