@@ -218,11 +218,29 @@ class Maps:
         """Returns the numbers of channels, nearest first, that maps behind a place may take `size` numbers as."""
         return _channels((channels for _, channels in self._inputs[bisect_left(self._inputs, (place + 1, 0)) :]), size)
 
+    def makes(self, place: int, size: int) -> list[int]:
+        """Returns the numbers of channels, likeliest first, of maps that `size` outputs may become, or be multiplied by."""
+        return [*dict.fromkeys([*self.behind(place, size), *self.beside(place, size)])]
+
     def follows_one(self, place: int) -> bool:
         """Whether the kernel next in front is a convolution's with fewer outputs than this one has inputs."""
         at = bisect_left(self._kernels, place) - 1
         channels = _outputs(self.variables[self._kernels[at]]) if at >= 0 else 0
         return _divides(channels, self.variables[place].shape[0])
+
+    def beside(self, place: int, size: int) -> list[int]:
+        """Returns the numbers of channels, nearest first, of flattened maps that `size` outputs may be multiplied by.
+
+        As an embedding of what is asked about a picture is: the dense kernel next behind a convolution reads something else
+        than its map, and the next one reads as many numbers as it makes.
+        """
+        at = bisect_left(self._kernels, place + 1) - 1  # the kernel itself, or that in front of a bias
+        if at < 1 or (own := self.variables[self._kernels[at]]).shape[-1] != size or len(own.shape) != 2:
+            return []
+        reader = bisect_left(self._weights, self._kernels[at] + 1)
+        reads = reader < len(self._weights) and self.variables[self._weights[reader]].shape[:-1] == (size,)
+        channels = _outputs(self.variables[self._kernels[at - 1]])
+        return self.before(place, size) if reads and channels and not _divides(channels, own.shape[0]) else []
 
     def makes_one(self, place: int) -> bool:
         """Whether the kernel next behind is a convolution's with fewer inputs than this one has outputs."""
@@ -236,7 +254,7 @@ def layouts_of(maps: Maps, at: int, use: str, plain: Sequence[str]) -> list[str]
 
     Beside those that shapes and uses allow these are the ones that a flattened map may need: TensorFlow's maps have channels
     last, torch's first. The channels are those of the convolutions in front of a dense kernel ``[h * w * c, out]``, and
-    those of the ones behind it where its outputs ``[in, h * w * c]`` become a map.
+    those of the ones behind it where its outputs ``[in, h * w * c]`` become a map, or are multiplied by a flattened one.
 
     Args:
       maps: of the reference's variables.
@@ -254,13 +272,13 @@ def layouts_of(maps: Maps, at: int, use: str, plain: Sequence[str]) -> list[str]
         size, made = variable.shape
         rest = [text for text in plain if text != "transpose"]
         flat = [_text("flatten_hwc", size, channels) for channels in maps.before(at, size)]
-        behind = [_text("unflatten_hwc", made, channels) for channels in maps.behind(at, made)]
+        behind = [_text("unflatten_hwc", made, channels) for channels in maps.makes(at, made)]
         # Likeliest first: the first of equal cost is taken where no numbers decide.
         if maps.follows_one(at):
             return [*flat, "transpose", *behind, *rest]
         return [*behind, "transpose", *flat, *rest] if maps.makes_one(at) else ["transpose", *behind, *flat, *rest]
     if len(variable.shape) == 1 and "identity" in plain:
-        behind = [_text("unflatten_hwc", variable.shape[0], each) for each in maps.behind(at, variable.shape[0])]
+        behind = [_text("unflatten_hwc", variable.shape[0], each) for each in maps.makes(at, variable.shape[0])]
         return [*behind, *plain] if maps.makes_one(at) else [*plain, *behind]
     if len(plain) > 1 and use == "Linear":  # a square kernel: `tf.layers.dense` and torch hold it turned
         return sorted(plain, key=lambda text: text != "transpose")

@@ -295,6 +295,28 @@ def test_a_kernel_that_is_the_same_only_once_permuted_is_told_of(shape, entries,
     assert all(word in notes[0] for word in words)
 
 
+@pytest.mark.parametrize(("inputs", "open_"), [(8, True), (72, False)])
+def test_what_a_flattened_map_is_multiplied_by_may_lie_as_it_does(inputs, open_):
+    """A dense layer beside a convolution's map, whose outputs the next layer reads; not one that reads the map itself."""
+    shapes = [("conv", (3, 3, 4, 8)), ("beside", (inputs, 72)), ("hidden", (72, 24)), ("out", (24, 4))]
+    reference, candidate = [], []
+    for name, shape in shapes:
+        conv = len(shape) == 4
+        reference.append(Variable(f"{name}/kernel", shape, use="Conv2D" if conv else "MatMul"))
+        reference.append(Variable(f"{name}/bias", shape[-1:], use="BiasAdd"))
+        kernel = (8, 4, 3, 3) if conv else shape[::-1]
+        candidate.append(Variable(f"{name}.weight", kernel, use="Conv2d" if conv else "Linear"))
+        candidate.append(Variable(f"{name}.bias", shape[-1:], use="Conv2d" if conv else "Linear"))
+    options = {
+        guess.variable.name: {text for _, text in guess.options}
+        for guess in draft_mapping(reference, candidate, {}).guesses
+    }
+    for name in ("beside/kernel", "beside/bias"):
+        assert ("unflatten_hwc(3, 3, 8)" in options.get(name, ())) == open_
+    assert "flatten_hwc(3, 3, 8)" in options["hidden/kernel"]
+    assert not any("unflatten" in text for name in ("hidden/kernel", "out/kernel") for text in options.get(name, ()))
+
+
 @pytest.mark.parametrize("name", PORTS)
 def test_gradients_that_a_bug_has_made_unlike_everywhere_do_not_outweigh_names_and_order(name):
     port = PORTS[name]()
