@@ -30,6 +30,7 @@ from parity.trace.arrays import Array
 # From which on two rules give other numbers, relative: four decades above what a right one may be off, so that a value
 # never counts for both.
 LEAST_DIFFERENCE_OF_RULES = 1e-6
+ZEROS = "zeros"
 MOST_STATES = 8
 MOST_ELEMENTS_OF_INPUT = 4_000_000
 OF_A_STEP = 1e5  # as many multiplications as what a step takes beside its own
@@ -124,7 +125,7 @@ class _Run:
         shape = (len(x), weights.units)  # of a state: (examples, units)
         fitting = {name: value for name, value in layer.states.items() if value.shape == shape}
         # Zeros first, the state that nearly every layer begins with.
-        self._states = {"zeros": np.zeros(shape), **dict(list(fitting.items())[:MOST_STATES])}
+        self._states = {ZEROS: np.zeros(shape), **dict(list(fitting.items())[:MOST_STATES])}
         # x: (examples, steps, in), examples first on both sides.
         steps = x.shape[1]
         self._lengths = {
@@ -147,12 +148,19 @@ class _Run:
             lengths = np.minimum(lengths[:examples], x.shape[1])
         # What a state is multiplied by before a step: 0 where it is emptied, 1 where it stays.
         keeps = None if marks is None else (1.0 - marks if rule.emptied else marks)[:examples, :steps]
-        state = tuple(self._states[name][:examples] for name in rule.state)
+        state = tuple(
+            self._state(*each)[:examples]
+            for each in zip(rule.state, self._weights.sizes[-len(rule.state) :], strict=True)
+        )
         size = self._weights.of_input.size + self._weights.of_state.size
         # Multiplications of all steps of these examples, and OF_A_STEP for what numpy itself takes: the budget is of
         # both.
         self._work.left -= x.shape[1] * (OF_A_STEP + len(x) * size)
         return over_steps(step_of(rule.cell, self._weights), x, state, Way(lengths, rule.reverse, rule.frozen, keeps))
+
+    def _state(self, name: str, size: int) -> Array:
+        # Of an LSTM whose output is projected the first of both states has another size.
+        return self._states[name] if name != ZEROS else np.zeros((len(self._x), size))
 
     def gives(self, rule: _Rule) -> bool:
         """Whether a rule gives one of the reference's outputs."""
@@ -182,7 +190,9 @@ class _Run:
         """The rules that a reference may have, the likeliest first."""
         # Zeros in both, or two of the states that are there, in either order: c and h of an LSTM.
         # An LSTM's state is (c, h); the others have h alone.
-        pairs = [("zeros",) * 2, *permutations([name for name in self._states if name != "zeros"], 2)]
+        pairs = [(ZEROS,) * 2, *permutations([name for name in self._states if name != ZEROS], 2)]
+        if self._weights.projection is not None:  # a state of c's size is not looked for
+            pairs = [(ZEROS, name) for name in self._states]
         states = pairs if kind == "LSTM" else [(name,) for name in self._states]
         for cell in _cells(kind):
             for state in states:
@@ -256,11 +266,14 @@ class _Run:
         yield own._replace(regrouped=True), _Worded("moved_values", "steps", {})
 
     def _other_states(self, own: _Rule) -> Iterator[tuple[str, ...]]:
+        if self._weights.projection is not None:
+            yield from ((own.state[0], name) for name in self._states if name != own.state[1])
+            return
         if len(own.state) == 2:
             yield own.state[::-1]
             # c from one of the states that are there and h zeros, and the other way round.
-            yield from ((one, "zeros") for one in self._states)
-            yield from (("zeros", one) for one in self._states)
+            yield from ((one, ZEROS) for one in self._states)
+            yield from ((ZEROS, one) for one in self._states)
         yield from ((name,) * len(own.state) for name in self._states if (name,) * len(own.state) != own.state)
 
 
@@ -382,7 +395,8 @@ def _whole(value: Array, shape: tuple[int, int, int]) -> Iterator[Array]:
 
 
 def _in_parts(made: Array, parts: Sequence[Array]) -> bool:
-    return any(norm(part - made) <= CLOSE_FIRST_STEPS * norm(made) for part in parts)
+    alike = (part for part in parts if part.shape == made.shape)
+    return any(norm(part - made) <= CLOSE_FIRST_STEPS * norm(made) for part in alike)
 
 
 def _shows(made: Outputs, value: Array, unlike: Outputs | None = None) -> bool:
@@ -406,6 +420,8 @@ def _shows(made: Outputs, value: Array, unlike: Outputs | None = None) -> bool:
 
 
 def _is_last(last: Array, value: Array, unlike: Array | None) -> bool:
+    if last.shape != value.shape:
+        return False
     near = CLOSE_OUTPUT * norm(last)
     return bool(
         # One number first: most values are told by it, without a pass over all of them.

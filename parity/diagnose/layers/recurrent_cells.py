@@ -45,17 +45,24 @@ class Weights(NamedTuple):
       of_state: ``[units, gates * units]``.
       bias: ``[gates * units]``, added to both products.
       bias_of_state: the same, added to the state's product only; of a GRU that is reset after it.
+      projection: ``[cells, units]``, of an LSTM whose output is projected, and is its state so; None of others.
     """
 
     of_input: Array
     of_state: Array
     bias: Array
     bias_of_state: Array
+    projection: Array | None = None
 
     @property
     def units(self) -> int:
-        """The size of the state."""
+        """The size of the output, and of the state that it is."""
         return int(self.of_state.shape[0])
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of an LSTM's two states, c and h; in that order."""
+        return (self.units if self.projection is None else len(self.projection)), self.units
 
 
 class Way(NamedTuple):
@@ -119,6 +126,16 @@ def _of_two(one: Array, other: Array, biases: list[Array]) -> Iterator[tuple[str
         # Gates first, then the candidate: one kernel of three blocks, as torch has it.
         both = np.concatenate([one, other], axis=1)
         yield "GRU", Weights(both[:rows], both[rows:], np.concatenate(fitting), np.zeros(3 * units))
+    # TensorFlow's LSTMCell with num_proj: one kernel for input and state, which has the projection's columns as rows.
+    cells, projected = other.shape
+    if (
+        one.shape[1] == 4 * cells
+        and one.shape[0] > projected
+        and [bias.shape for bias in biases] in ([], [(4 * cells,)])
+    ):
+        rows = one.shape[0] - projected
+        bias = biases[0] if biases else np.zeros(4 * cells)
+        yield "LSTM", Weights(one[:rows], one[rows:], bias, np.zeros(4 * cells), other)
     for kind, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
         # torch's two kernels: `one` meets the input, `other` the state, whose rows are the units.
         if one.shape[1] == other.shape[1] == gates * other.shape[0]:
@@ -135,7 +152,7 @@ def _of_two(one: Array, other: Array, biases: list[Array]) -> Iterator[tuple[str
 def step_of(cell: Cell, weights: Weights) -> Step:
     """Returns what becomes of an input ``[example, in]`` and a state, a tuple whose last is the output."""
     activate = np.tanh if cell.activation == "tanh" else (lambda x: np.maximum(x, 0.0))
-    units = weights.units
+    units = weights.of_state.shape[1] // len(cell.order)
     # Columns of each gate, by its letter: one block of `units` after the other, in the order of the kernel.
     place = {letter: slice(number * units, (number + 1) * units) for number, letter in enumerate(cell.order)}
 
@@ -147,7 +164,8 @@ def step_of(cell: Cell, weights: Weights) -> Step:
         }
         # c' = f c + i j, and out of it h' = o act(c'): both use the state of before the step.
         c = _sigmoid(parts["f"]) * c + _sigmoid(parts["i"]) * activate(parts["j"])
-        return c, _sigmoid(parts["o"]) * activate(c)
+        h = _sigmoid(parts["o"]) * activate(c)
+        return c, h if weights.projection is None else h @ weights.projection
 
     def gru(x: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         (h,) = state

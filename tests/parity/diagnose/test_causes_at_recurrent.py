@@ -28,13 +28,18 @@ CUDNN = {
     "b_w": RANDOM.normal(size=12),
     "b_u": RANDOM.normal(size=12),
 }
+PROJECTED = {
+    "cell/kernel": RANDOM.normal(size=(3 + 4, 24)),
+    "cell/bias": RANDOM.normal(size=24),
+    "cell/projection/kernel": RANDOM.normal(size=(6, 4)),
+}
 STATES = {"c": RANDOM.normal(size=(3, 4)), "h": RANDOM.normal(size=(3, 4))}
 BASIC, RESET = Cell("LSTM", "ijfo", 1.0), Cell("GRU", "rzh")
 
 
 def outputs(variables, cell, state=None, **way):
     _, weights = next(each for each in weights_of(variables) if each[0] == cell.kind)
-    zeros = (np.zeros((3, 4)),) * (2 if cell.kind == "LSTM" else 1)
+    zeros = tuple(np.zeros((3, size)) for size in weights.sizes[-2 if cell.kind == "LSTM" else -1 :])
     return over_steps(step_of(cell, weights), X, state or zeros, Way(**way)).steps
 
 
@@ -49,6 +54,8 @@ def cause(variables, reference, candidate, read=()):
         (LSTM, BASIC, BASIC._replace(forget_bias=0.0), "forget_bias", "adds 0 to the forget gate, the reference 1"),
         (LSTM, BASIC, BASIC._replace(biased="j"), "forget_bias", "is added to the new gate"),
         (LSTM, BASIC, BASIC._replace(order="ifjo"), "gate_order", "as input, forget, new, output"),
+        (PROJECTED, BASIC, BASIC._replace(forget_bias=0.0), "forget_bias", "adds 0 to the forget gate"),
+        (PROJECTED, BASIC, BASIC._replace(order="ifjo"), "gate_order", "as input, forget, new, output"),
         (GRU, RESET, RESET._replace(reset="after"), "recurrent_rule", "resets after the product"),
         (GRU, RESET, RESET._replace(reset="after", bias_reset=True), "recurrent_rule", "resets after the product"),
         (GRU, RESET, RESET._replace(update="new"), "recurrent_rule", "multiplies the new state"),
@@ -72,6 +79,12 @@ def test_another_rule_of_a_cell_is_named(variables, cell, other, name, words):
 def test_lengths_that_are_ignored_are_named(way, other):
     named = cause(LSTM, outputs(LSTM, BASIC, **way), outputs(LSTM, BASIC, **other))
     assert named.name == "sequence_lengths"
+
+
+def test_the_first_output_of_a_projected_cell_is_named():
+    begun = np.zeros((3, 6)), STATES["h"]
+    named = cause(PROJECTED, outputs(PROJECTED, BASIC), outputs(PROJECTED, BASIC, begun))
+    assert named.name == "initial_state" and "zeros and h" in named.title
 
 
 def last_state(variables, cell, **way):

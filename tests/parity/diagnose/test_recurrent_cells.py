@@ -28,7 +28,7 @@ def sigmoid(x):
 
 def blocks(weights, order):
     """The parts of each gate: what meets the input and the state, and the two biases."""
-    return {letter: [each[..., 4 * at : 4 * at + 4] for each in weights] for at, letter in enumerate(order)}
+    return {letter: [each[..., 4 * at : 4 * at + 4] for each in weights[:4]] for at, letter in enumerate(order)}
 
 
 @pytest.mark.parametrize("activation", FUNCTIONS)
@@ -44,6 +44,20 @@ def test_an_lstm_is_its_formula(order, activation, bias, biased):
     made = step_of(Cell("LSTM", order, bias, biased, activation=activation), weights)(X, (C, H))
     np.testing.assert_allclose(made[0], c, **ROUNDING)
     np.testing.assert_allclose(made[1], sigmoid(gates["o"]) * act(c), **ROUNDING)
+
+
+def test_the_output_of_a_projected_lstm_is_its_state():
+    whole = drawn(4)
+    projection = RANDOM.normal(size=(4, 2))
+    weights = whole._replace(of_state=whole.of_state[:2], projection=projection)
+    cell, state = Cell("LSTM", "ijfo", 1.0), RANDOM.normal(size=(2, 2))
+    made = step_of(cell, weights)(X, (C, state))
+    bias = whole.bias + (state - H[:, :2]) @ whole.of_state[:2]  # of each example: what the other state adds
+    zeros = np.concatenate([H[:, :2], np.zeros((2, 2))], axis=1)
+    c, h = step_of(cell, whole._replace(bias=bias))(X, (C, zeros))
+    np.testing.assert_allclose(made[0], c, **ROUNDING)
+    np.testing.assert_allclose(made[1], h @ projection, **ROUNDING)
+    assert weights.sizes == (4, 2) and weights.units == 2 and whole.sizes == (4, 4)
 
 
 @pytest.mark.parametrize("order", ["rzh", "zrh", "hrz"])
@@ -68,7 +82,8 @@ def test_a_gru_is_its_formula(order, reset, inside, update, activation):
 
 @pytest.mark.parametrize("activation", FUNCTIONS)
 def test_a_plain_cell_is_its_formula(activation):
-    w, u, b, b_of_state = weights = drawn(1)
+    weights = drawn(1)
+    w, u, b, b_of_state, _ = weights
     (made,) = step_of(Cell("RNN", "h", activation=activation), weights)(X, (H,))
     np.testing.assert_allclose(made, FUNCTIONS[activation](X @ w + H @ u + b + b_of_state), **ROUNDING)
 
@@ -134,6 +149,7 @@ CUDNN = ("GRU", (5, 12), (4, 12), (12,))
     [
         ([(7, 16), (16,)], [LSTM]),
         ([(7, 16)], [LSTM]),
+        ([(5, 16), (16,), (4, 2)], [("LSTM", (3, 16), (2, 16), (16,))]),  # a projected output
         ([(7, 4), (4,)], [("LSTM", (6, 4), (1, 4), (4,)), RNN]),
         ([(7, 16), (4,)], []),
         ([(4, 16), (16,)], []),  # as many rows as units: nothing goes in
@@ -159,18 +175,18 @@ def test_shapes_tell_which_cells_variables_may_be_of(shapes, expected):
 def test_kernels_and_biases_stand_where_a_cell_takes_them():
     kernel, bias = RANDOM.normal(size=(7, 16)), RANDOM.normal(size=16)
     ((_, made),) = weights_of({"kernel": kernel, "bias": bias})
-    for one, other in zip(made, (kernel[:3], kernel[3:], bias, np.zeros(16)), strict=True):
+    for one, other in zip(made[:4], (kernel[:3], kernel[3:], bias, np.zeros(16)), strict=True):
         np.testing.assert_array_equal(one, other)
     gates, new = RANDOM.normal(size=(7, 8)), RANDOM.normal(size=(7, 4))
     b_gates, b_new = RANDOM.normal(size=8), RANDOM.normal(size=4)
     ((_, made),) = weights_of({"c": b_new, "k": gates, "b": b_gates, "n": new})
     both = np.concatenate([gates, new], axis=1)
-    for one, other in zip(made, (both[:3], both[3:], [*b_gates, *b_new], np.zeros(12)), strict=True):
+    for one, other in zip(made[:4], (both[:3], both[3:], [*b_gates, *b_new], np.zeros(12)), strict=True):
         np.testing.assert_array_equal(one, other)
     w, u, one, two = (RANDOM.normal(size=shape) for shape in ((5, 12), (4, 12), (12,), (12,)))
     found = [made for _, made in weights_of({"w": w, "u": u, "one": one, "two": two})]
     for made, biases in zip(found, ((one, two), (two, one)), strict=True):
-        for each, other in zip(made, (w, u, *biases), strict=True):
+        for each, other in zip(made[:4], (w, u, *biases), strict=True):
             np.testing.assert_array_equal(each, other)
 
 
