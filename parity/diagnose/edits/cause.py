@@ -157,7 +157,8 @@ def _later(edit: Edit, side: Side) -> bool:
 
 def _masked_otherwise(edit: Edit, reference: Side, candidate: Side) -> bool:
     """Whether what seems to be left out is a mask, and the port chooses by one there: it masks other places, or as much."""
-    near = [edit.number, *reference.passed.ops[edit.number].inputs]
+    left_out = edit.in_front or (edit.number,)
+    near = {*left_out, *(each for number in left_out for each in reference.passed.ops[number].inputs)}
     masks = any(is_mask(each) for number in near for each in _operands(reference.passed, number))
     ops, start = candidate.passed.ops, candidate.start
     taken = {plain(ops[each].kind) for each in ops[start].inputs} if start is not None else set()

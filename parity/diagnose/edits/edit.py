@@ -35,6 +35,7 @@ class Edit(NamedTuple):
       dropped: what it leaves out: a kind of op, "mask" or "epsilon"; "" where it leaves nothing out.
       follows: whether it does something to what the op gives.
       beside: by number the output of another op that is changed with it.
+      in_front: numbers of the ops in front of it that are left out, where it is one that takes what these give.
     """
 
     number: int
@@ -45,6 +46,7 @@ class Edit(NamedTuple):
     dropped: str = ""
     follows: bool = False
     beside: tuple[tuple[int, Array], ...] = ()
+    in_front: tuple[int, ...] = ()
 
 
 class Near(NamedTuple):

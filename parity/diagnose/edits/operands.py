@@ -140,9 +140,11 @@ def _operands(at: At) -> Iterator[Edit]:
             made = at.instead(place, value)
             passed_by = _chain(at.run, each.source, other)
             if passed_by:
-                between = " and ".join(passed_by)
+                kinds = [plain(at.run.ops[number].kind) for number in passed_by]
+                between = " and ".join(kinds)
                 words = f"has {between} in front of {at.kind}", f"leaves {between} out"
-                yield from at.edit(made, name_without(passed_by, at.near.of_loss), *words, between)
+                for edit in at.edit(made, name_without(kinds, at.near.of_loss), *words, between):
+                    yield edit._replace(in_front=tuple(passed_by))
                 continue
             if at.run.ops[at.number].weights and other in upstream(at.run.ops, [each.source]):
                 continue  # a layer less may be two layers that stand for each other
@@ -187,13 +189,13 @@ def _spread(value: Array | None, shape: tuple[int, ...]) -> Array | None:
     return np.broadcast_to(value, shape)
 
 
-def _chain(run: RecomputedPass, number: int, other: int) -> list[str]:
-    """The kinds of the ops from one up to another that it comes of, none where there are several ways or many ops."""
-    found = list[str]()
+def _chain(run: RecomputedPass, number: int, other: int) -> list[int]:
+    """The ops from one up to another that it comes of, none where there are several ways or many ops."""
+    found = list[int]()
     # Back from one op through single inputs: a chain, each of which may be left out without another way around it.
     # Of weights too where it only adds them, or multiplies by them: more is a layer.
     while len(found) < MOST_LEFT_OUT and (not run.ops[number].weights or plain(run.ops[number].kind) in ELEMENTWISE):
-        found.insert(0, plain(run.ops[number].kind))
+        found.insert(0, number)
         inputs = run.ops[number].inputs
         if other in inputs:
             return found

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from support.made_passes import passed
 
-from parity.diagnose.edits.cause import is_done_later
-from parity.diagnose.edits.edit import Near
+from parity.diagnose.edits.cause import cause_of_hit, is_done_later
+from parity.diagnose.edits.edit import Edit, Near
 from parity.diagnose.edits.operands import operand_edits, power_between
 from parity.diagnose.edits.search import repaired
-from parity.diagnose.edits.side import Side
+from parity.diagnose.edits.side import Hit, Side
 from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.diagnose.ops.rearranging import places_of
 from parity.diagnose.ops.resize import resized
@@ -278,6 +278,18 @@ def test_a_mask_that_seems_to_be_left_out_is_another_one_where_the_port_chooses_
     chosen = (kind, [0, nothing.astype(bool)], H) if kind == "masked_fill" else (kind, [0, nothing + 1], H)
     port = ("MatMul", [X, W], H), chosen, ("softmax", [1], theirs)
     assert cause(passed(*graph, *head((2, ours))), passed(*port, *head((2, theirs)))).name == name
+
+
+@pytest.mark.parametrize(("in_front", "name"), [((1,), "op_left_out"), ((), "mask")])
+def test_a_factor_that_is_left_out_in_front_of_a_mask_is_no_mask(in_front, name):
+    """As the scale of an embedding whose padding is zeroed, in the graph by a product and in the port by a choice."""
+    graph = passed(("MatMul", [X, W], H), ("Mul", [0, 4.0], 4 * H), ("Mul", [1, MASK], 4 * H * MASK))
+    port = passed(("matmul", [X, W], H), ("masked_fill", [0, MASK == 0], H * MASK))
+    sides = [
+        Side(each, start, frozenset([start]), frozenset([0]), frozenset([0])) for each, start in ((graph, 2), (port, 1))
+    ]
+    edit = Edit(2, H * MASK, "op_left_out", "has mul", "leaves mul out", "mul", in_front=in_front)
+    assert cause_of_hit(Hit(edit, 2, 1, False, H.size), *sides, turned=False, of_loss=False).name == name
 
 
 def test_what_a_port_masks_in_part_and_the_reference_as_a_whole_behind_it_is_not_only_in_the_port():
