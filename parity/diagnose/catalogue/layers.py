@@ -245,6 +245,10 @@ ROWS: tuple[CauseInfo, ...] = (
                 "of other examples",
                 "reshape to examples first, then steps",
             ),
+            "of a sequence": Wording(
+                "{layer} takes the numbers of {sequence} in other places in the port, as {other} has them",
+                "reshape, transpose, split, pad and join as the graph does, axis for axis",
+            ),
             "form": Wording(
                 "the labels and what they are compared with are flattened in different orders: the loss is {what}",
                 "flatten both in one order, time first or examples first",

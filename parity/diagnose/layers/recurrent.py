@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from parity.diagnose.agreement import CLOSE_OUTPUT
+from parity.diagnose.agreement import CLOSE_OUTPUT, same_in_order
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.layers.recurrent_cells import (
     GATE_NAMES,
@@ -100,9 +100,27 @@ def other_recurrence(layer: Recurrent) -> Cause | None:
                 # Of all usual rules one must give the reference, or nothing is known of this layer.
                 own = next((rule for rule in run.usual(kind) if run.gives(rule)), None)
                 # Of what a graph reverses by itself in front of a layer, the sequence as it was may show more.
-                cause = run.other(own, name) if own is not None else None
+                cause = (run.other(own, name) or _other_places(run, own, name)) if own is not None else None
                 if cause is not None:
                     return cause
+    return None
+
+
+def _other_places(run: "_Run", own: "_Rule", sequence: str) -> Cause | None:
+    """The cause where the reference's rule gives what the candidate has from the same numbers in other places.
+
+    What goes in counts as the same on both sides by its numbers alone: in which order they stand shows behind it.
+    """
+    base = run.outputs(own)
+    for name, other in run.rearranged():
+        if other.gives(own, base):
+            evidence = (
+                "run over either from the same weights, to the last digits: from the one comes what the reference has, from "
+                "the other what the candidate has"
+            )
+            return build_cause(
+                "moved_values", "of a sequence", evidence=evidence, layer=run.layer, sequence=sequence, other=name
+            )
     return None
 
 
@@ -131,7 +149,7 @@ class _Run:
         self._lengths = {
             # A length of 0 is an example that is padding as a whole; one beyond the steps is none of this sequence.
             n: v
-            for n, v in layer.lengths.items()
+            for n, v in _with_derived(layer.lengths)
             if v.shape == (len(x),) and v.min() >= 0 and 0 < v.max() <= steps
         }
         # (examples, steps): where an episode ends, of a reinforcement learner.
@@ -162,12 +180,27 @@ class _Run:
         # Of an LSTM whose output is projected the first of both states has another size.
         return self._states[name] if name != ZEROS else np.zeros((len(self._x), size))
 
-    def gives(self, rule: _Rule) -> bool:
-        """Whether a rule gives one of the reference's outputs."""
-        if not self._may_give(rule, 0):
+    @property
+    def layer(self) -> str:
+        """The name of the layer."""
+        return self._layer.name
+
+    def rearranged(self) -> Iterator[tuple[str, "_Run"]]:
+        """Yields the sequences that hold the same numbers in other places, with the layer over each."""
+        numbers = np.sort(self._x, axis=None)
+        work = _Work(MOST_MULTIPLICATIONS)  # of their own: what the other rules left says nothing of these
+        for name, value in self._layer.sequences.items():
+            alike = value.shape == self._x.shape and not same_in_order(value, self._x)
+            if alike and same_in_order(np.sort(value, axis=None), numbers):
+                yield name, _Run(self._layer, self._weights, value, work)
+
+    def gives(self, rule: _Rule, unlike: Outputs | None = None) -> bool:
+        """Whether a rule gives one of the reference's outputs; given those of another sequence, one of the candidate's."""
+        if not self._may_give(rule, 0 if unlike is None else 1):
             return False
         made = self.outputs(rule)
-        return any(_shows(made, value) for value in self._layer.reference)
+        values = self._layer.reference if unlike is None else self._layer.candidate
+        return any(_shows(made, value, unlike) for value in values)
 
     def _may_give(self, rule: _Rule, side: int) -> bool:
         """Whether one example by a rule allows that it gives an output of a side; none does once the work is done."""
@@ -275,6 +308,17 @@ class _Run:
             yield from ((one, ZEROS) for one in self._states)
             yield from ((ZEROS, one) for one in self._states)
         yield from ((name,) * len(own.state) for name in self._states if (name,) * len(own.state) != own.state)
+
+
+def _with_derived(lengths: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+    """Yields lengths, and what graphs make of them, each once: a symbol more in front, and half of them in a pyramid."""
+    seen: list[Array] = []
+    for words, more, parts in (("{}", 0, 1), ("{} + 1", 1, 1), ("half of {}, rounded up", 1, 2), ("half of {}", 0, 2)):
+        for name, value in lengths.items():
+            derived = (value + more) // parts
+            if not any(np.array_equal(derived, each) for each in seen):
+                seen.append(derived)
+                yield words.format(name), derived
 
 
 def _within(rule: _Rule, own: _Rule) -> bool:

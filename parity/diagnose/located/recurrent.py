@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 
 from parity.diagnose import Evidence
+from parity.diagnose.agreement import same_in_order
 from parity.diagnose.layers.recurrent import Recurrent
 from parity.judge.metrics import is_finite
 from parity.locate import Location
@@ -37,8 +38,8 @@ def recurrent_layers(place: Location, evidence: Evidence, step: int, tower: str)
     # [examples, steps, features]; of a graph with time_major [steps, examples, features].
     sequences = {name: value for name, value in feeds.items() if value.ndim == 3 and value.dtype.kind == "f"}
     examples = {len(value) for value in feeds.values() if value.ndim}
-    for passed, numbers in zip((one, other), known, strict=True):
-        sequences.update(sequences_of(passed, set(numbers), examples))
+    here, there = (sequences_of(passed, set(n), examples) for passed, n in zip((one, other), known, strict=True))
+    sequences.update({**here, **there, **_cut_alike(here, there)})
     states = {name: value for name, value in feeds.items() if value.ndim == 2 and value.dtype.kind == "f"}
     states.update(_outputs(one, set(known[0]), 2))
     lengths = {n: v.reshape(-1) for n, v in feeds.items() if v.ndim in (1, 2) and v.dtype.kind in "iu"}
@@ -136,14 +137,27 @@ def sequences_of(passed: Pass, known: Collection[int], examples: Collection[int]
     return {**found, **turned}
 
 
+def _cut_alike(reference: Mapping[str, Array], candidate: Mapping[str, Array]) -> dict[str, Array]:
+    """Sequences of the reference in other steps, which the candidate has of the same numbers: pairs of frames as one."""
+    found: dict[str, Array] = {}
+    numbers = {name: np.sort(value, axis=None) for name, value in reference.items()}
+    for other in candidate.values():
+        for name, own in reference.items():
+            known = other.size != own.size or other.shape[-1] == own.shape[-1] or len(other) != len(own)
+            cut = f"{name}, cut into steps of {other.shape[-1]}"
+            if not known and cut not in found and same_in_order(np.sort(other, axis=None), numbers[name]):
+                found[cut] = own.reshape(other.shape)
+    return found
+
+
 def _taken(passed: Pass, known: Collection[int]) -> dict[str, Array]:
-    """What ops take of three axes that others gave with more or fewer: a map whose columns are the steps of a sequence."""
+    """What ops take of three axes that others gave of other sizes: a map whose columns are steps, frames joined in pairs."""
     found: dict[str, Array] = {}
     for number, op in enumerate(passed.ops):
         for at, operand in enumerate(op.operands):
             if operand.op is None or operand.op not in known or len(found) >= MOST_SEQUENCES:
                 continue
-            laid_out = len(operand.shape) == 3 != len(passed.ops[operand.op].shape)
+            laid_out = len(operand.shape) == 3 and list(operand.shape) != list(passed.ops[operand.op].shape)
             value = passed.operand(number, at) if laid_out else None
             if value is not None and value.dtype.kind == "f" and value.size > 1 and is_finite(value):
                 found[f"what {op.name or op.kind} takes"] = _float(value)

@@ -8,7 +8,7 @@ import pytest
 from parity.diagnose.layers import recurrent as at_recurrent
 from parity.diagnose.layers.recurrent import Recurrent, other_last, other_recurrence
 from parity.diagnose.layers.recurrent_cells import Cell, Way, over_steps, step_of, weights_of
-from parity.diagnose.located.recurrent import _whole_numbers, recurrent_layers, sequences_of, shared_scopes
+from parity.diagnose.located.recurrent import _cut_alike, _whole_numbers, recurrent_layers, sequences_of, shared_scopes
 from parity.locate.matching import Pass
 from parity.trace import ForwardOp, Operand
 
@@ -79,6 +79,30 @@ def test_another_rule_of_a_cell_is_named(variables, cell, other, name, words):
 def test_lengths_that_are_ignored_are_named(way, other):
     named = cause(LSTM, outputs(LSTM, BASIC, **way), outputs(LSTM, BASIC, **other))
     assert named.name == "sequence_lengths"
+
+
+@pytest.mark.parametrize("lengths", [None, LENGTHS, (LENGTHS + 1) // 2])
+def test_numbers_that_go_in_in_other_places_are_named(lengths):
+    """Where the layer gives what the candidate has of them: of another order it does not."""
+    moved, own = X[:, [1, 0, 2, 4, 3]], outputs(LSTM, BASIC, lengths=lengths)
+    _, weights = next(weights_of(LSTM))
+    given = over_steps(step_of(BASIC, weights), moved, (np.zeros((3, 4)),) * 2, Way(lengths)).steps
+    layer = Recurrent("cell", LSTM, {"x": X, "y": moved}, {}, {"n": LENGTHS}, {}, [own], [given])
+    named = other_recurrence(layer)
+    assert (
+        named.name == "moved_values" and "cell takes the numbers of x in other places in the port, as y" in named.title
+    )
+    assert other_recurrence(layer._replace(sequences={"x": X, "y": moved[:, ::-1]})) is None
+    assert other_recurrence(layer._replace(sequences={"x": X, "y": 2 * moved})) is None
+
+
+def test_a_sequence_is_cut_into_the_steps_that_the_candidate_has_of_its_numbers():
+    """Two frames of six are joined: neighbours in the reference, halves in the candidate, both by what takes them."""
+    frames = RANDOM.normal(size=(2, 6, 3))
+    halves = frames.reshape(2, 2, 3, 3).swapaxes(1, 2).reshape(2, 3, 6)
+    found = _cut_alike({"frames": frames}, {"joined": halves, "others": 2 * halves})
+    assert [*found] == ["frames, cut into steps of 6"]
+    np.testing.assert_array_equal(found["frames, cut into steps of 6"], frames.reshape(2, 3, 6))
 
 
 def test_the_first_output_of_a_projected_cell_is_named():
