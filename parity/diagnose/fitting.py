@@ -12,7 +12,16 @@ from parity.trace.arrays import Array
 BITS = {"bfloat16": 8, "float16": 11, "float32": 24}  # of the mantissa, the leading one among them: u = 2^-bits
 # Of a tensor: bfloat16 rounds by up to 2^-8 = 0.004 of it, so that more is beyond 12 roundings that add up.
 MOST_BY_ROUNDING = 0.05
+FEW_DIGITS, NEAR_SHORT = 4, 1e-9  # of numbers in source, and how near to one what is found comes, relative
 SPARE = 3  # bits: of values rounded at random one in 2^3 leaves these unused, far fewer than half
+
+
+def is_written(number: float) -> bool:
+    """Returns whether somebody would write a number: it, or one over it, has few digits, as 255, 0.0625 and 127.5 have."""
+    return any(
+        abs(each - float(f"{each:.{FEW_DIGITS}g}")) <= NEAR_SHORT * abs(each)
+        for each in (number, 1 / number if number else 0.0)
+    )
 
 
 def narrow_format(values: Array, others: Array) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from parity.diagnose.agreement import rounds_to_one
 from parity.diagnose.catalogue import Description, describe
 from parity.diagnose.edits.edit import is_mask
+from parity.diagnose.fitting import is_written
 from parity.diagnose.interventions.probes import Bench
 from parity.diagnose.interventions.protocol import Change, Undone
 from parity.judge.metrics import norm
@@ -18,7 +19,6 @@ from parity.trace.arrays import Array, Tensors
 
 MOST_ROUNDS = 10
 FIRST_STEP = 1e-3  # of the number that is turned: the first difference quotient is of this width
-FEW_DIGITS, NEAR_SHORT = 4, 1e-9  # of numbers in source, and how near to one such a root comes, relative
 FEWEST_WANTED = 8  # numbers that have to become right: one number can always be met by turning another
 
 
@@ -67,7 +67,7 @@ def solved(bench: Bench, knob: Knob) -> Cause | None:
         return None
     # A number that nobody would write, and that leaves the loss wrong, is what the first difference happens to come to: what
     # a learned weight does to the input may be a factor of it in one place.
-    if not _is_written(knob.number(x)) and not bench.losses_right_with(
+    if not is_written(knob.number(x)) and not bench.losses_right_with(
         lambda batch: knob.batch(batch, x), lambda state: knob.state(state, x)
     ):
         return None
@@ -83,14 +83,6 @@ def solved(bench: Bench, knob: Knob) -> Cause | None:
         f"{check.multiple:.3g} times off"
     )
     return Undone.by(change, evidence, bench.explains(check.allowed, check.difference))
-
-
-def _is_written(number: float) -> bool:
-    """Whether a number, or one over it, has few digits: 255, 0.0625, 127.5."""
-    return any(
-        abs(each - float(f"{each:.{FEW_DIGITS}g}")) <= NEAR_SHORT * abs(each)
-        for each in (number, 1 / number if number else 0.0)
-    )
 
 
 def _root(residual: Callable[[float], Array | None], allowed: float) -> float | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from parity.diagnose.agreement import common_factor
 from parity.diagnose.catalogue import build_cause
+from parity.diagnose.fitting import is_written
 from parity.diagnose.layers.normalization import normalised, norms_behind, softmax_axis, softmax_scale
 from parity.diagnose.layers.rules import Layer, Rule, explains_all, functions, gives, number
 from parity.diagnose.ops.activations import softmax
@@ -91,6 +92,9 @@ def _scaled(layer: Layer, x: Array) -> Cause | None:
     # Either side as a multiple of what goes in: the ratio of the outputs alone fits whatever is scaled behind them too.
     own, other = common_factor([(x, layer.reference)]), common_factor([(x, layer.candidate)])
     if own is None or other is None or not explains_all(other * x, layer) or number(own) == number(other):
+        return None
+    # Of a weight either side makes its factor: it is scaled where somebody would write the number, or its square.
+    if layer.learned and not any(is_written(each) for each in (other / own, (other / own) ** 2)):
         return None
     return build_cause(
         "scale",

@@ -26,6 +26,7 @@ class Layer(NamedTuple):
       op: name of the reference's first op that differs.
       output: what that op gives, or None where it is not known.
       norms: pairs of vectors of one layer, either of which may be the scale and the other the shift of a norm behind it.
+      learned: whether that op takes a weight: what it multiplies by is no constant of the graph.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Layer(NamedTuple):
     op: str = ""
     output: Array | None = None
     norms: Sequence[tuple[Array, Array]] = ()
+    learned: bool = False
 
 
 def functions() -> Iterator[tuple[str, Rule]]:

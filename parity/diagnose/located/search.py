@@ -325,6 +325,7 @@ def _layer(place: Location, evidence: Evidence, step: int) -> Layer:
         place.op.name,
         place.output,
         list(_norms(shapes, evidence, step)),
+        bool(place.op.weights),
     )
 
 

@@ -128,6 +128,15 @@ def test_another_scale_is_named_with_the_root_that_it_is():
     )
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "name"), [(0.3, 0.6, "scale"), (0.3, 0.3 / 8**0.5, "scale"), (0.3, 0.311, None)]
+)
+def test_what_a_weight_makes_is_a_scale_only_where_somebody_would_write_how_they_differ(own, other, name):
+    """A softmax over two weights, where the reference divides by their sum: its shares are no factors that are written."""
+    found = [other_rule(layer(own * X, other * X)._replace(kind="Mul", learned=learned)) for learned in (True, False)]
+    assert [cause and cause.name for cause in found] == [name, "scale"]
+
+
 def test_a_factor_that_does_not_make_all_that_differs_is_not_named():
     noise = 1 + 1e-11 * np.random.default_rng(5).normal(size=X.shape)
     assert other_rule(layer(X * 0.5, X * 0.5 * noise)) is None
