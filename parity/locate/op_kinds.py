@@ -3,7 +3,12 @@
 from parity.trace import ForwardOp
 
 # Names in lower case, without what only says how it is done.
+POOLING = (
+    {"maxpool", "maxpoolv2", "max_pool2d", "max_pool2d_with_indices", "max_pool1d", "max_pool3d"},
+    {"avgpool", "avg_pool2d", "avg_pool1d", "adaptive_avg_pool2d"},
+)
 OP_FAMILIES = (
+    *POOLING,
     {
         "matmul",
         "batchmatmul",
@@ -22,8 +27,6 @@ OP_FAMILIES = (
     {"add", "addv2", "biasadd", "sub", "masked scores", "masked_fill", "addn"},
     {"mul", "realdiv", "div", "truediv", "divide", "multiply", "scaled scores"},
     {"logsoftmax", "log_softmax"},
-    {"maxpool", "maxpoolv2", "max_pool2d", "max_pool2d_with_indices", "max_pool1d", "max_pool3d"},
-    {"avgpool", "avg_pool2d", "avg_pool1d", "adaptive_avg_pool2d"},
     {"leakyrelu", "leaky_relu"},
     {"gatherv2", "resourcegather", "gather", "embedding"},
 )

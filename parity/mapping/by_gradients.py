@@ -244,18 +244,24 @@ def _by_label(guesses: Sequence[Guess], labels: Map[str, Array], values: Map[str
     for guess in guesses:
         own, value = labels[guess.variable.name].ravel(), np.asarray(values[guess.variable.name], np.float64)
         number = np.bincount(own, minlength=count)
-        mean = np.bincount(own, _uneven(value, guess.variable.name).ravel(), minlength=count) / np.maximum(number, 1)
+        mean = np.bincount(own, uneven(value, guess.variable.name).ravel(), minlength=count) / np.maximum(number, 1)
         fresh = (number > 0) & ~done
         start[fresh], done[fresh] = mean[fresh], True
     return start
 
 
-def _uneven(value: Array, name: str) -> Array:
-    # Zeros and ones, as biases and gammas start, would make neighbours alike.
-    if value.size < 2 or np.ptp(value):
+def uneven(value: Array, name: str) -> Array:
+    """Returns values of a weight that are not all one number, as zeros and ones are that biases and gammas start from.
+
+    Where they are none, they are its own. A gate that starts at 0 would hide all that comes through it.
+
+    Args:
+      value: any shape.
+      name: of the weight: beta and gamma of one layer are to differ, on every machine.
+    """
+    if np.ptp(value) or (value.size < 2 and np.any(value)):
         return value
-    # 0.05, so that a gamma of 1 stays a gamma; by the name, so that beta and gamma of one layer differ, on every
-    # machine.
+    # 0.05, so that a gamma of 1 stays a gamma.
     random = np.random.default_rng(sum(name.encode()))
     return value + 0.05 * random.standard_normal(value.shape)
 

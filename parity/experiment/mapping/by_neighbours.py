@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from parity.experiment.mapping.by_structure import Structure
 from parity.locate.downstream import readers
+from parity.locate.op_kinds import POOLING
 from parity.mapping import Draft, Variable
 from parity.mapping.guesses import Around, Numbers
 from parity.mapping.units import Unit
 from parity.trace import ForwardOp
 
 ROUNDS = 3  # of guessing anew by what was guessed of the neighbours; two exchanged kernels take one
-SOON = 2  # ops behind the one that reads a weight among which its activation is
+SOON = 2  # ops behind the one that reads a weight among which its activation or pooling is
 ACTIVATIONS = frozenset(
     ["relu", "relu6", "sigmoid", "tanh", "softmax", "elu", "selu", "gelu", "leakyrelu", "softplus", "exp"]
 )
@@ -76,7 +77,7 @@ def _pairs(draft: Draft) -> list[tuple[str, tuple[str, ...], str]]:
 
 
 def _traits(ops: Sequence[ForwardOp]) -> dict[str, set[Trait]]:
-    """By weight the weights that are read next before it, beside it and next behind it, and its activations."""
+    """By weight the weights that are read next before it, beside it and next behind it, and what is done behind it."""
     after, before = readers(ops), [list(op.inputs) for op in ops]
     found: dict[str, set[Trait]] = {}
     for number, op in enumerate(ops):
@@ -88,7 +89,7 @@ def _traits(ops: Sequence[ForwardOp]) -> dict[str, set[Trait]]:
         traits |= {
             ("behind", name) for each in _next_reading(ops, number, after.__getitem__) for name in ops[each].weights
         }
-        traits |= {("does", kind) for kind in _activations(ops, number, after)}
+        traits |= {("does", what) for what in _done_behind(ops, number, after)}
         for name in op.weights:
             found.setdefault(name, set()).update(traits, (("with", each) for each in op.weights if each != name))
     return found
@@ -108,11 +109,13 @@ def _next_reading(ops: Sequence[ForwardOp], number: int, following: Callable[[in
             pending += following(each)
 
 
-def _activations(ops: Sequence[ForwardOp], number: int, after: Sequence[Sequence[int]]) -> Iterator[str]:
+def _done_behind(ops: Sequence[ForwardOp], number: int, after: Sequence[Sequence[int]]) -> Iterator[str]:
+    """The activations and poolings soon behind an op, called the same on both sides."""
     last = [number]
     for _ in range(SOON):
         last = [each for before in last for each in after[before] if not ops[each].weights]
         for each in last:
-            kind = ops[each].kind.lower().replace("_", "")
-            if kind in ACTIVATIONS:
-                yield kind
+            kind = ops[each].kind.lower()
+            if kind.replace("_", "") in ACTIVATIONS:
+                yield kind.replace("_", "")
+            yield from (f"pooling {at}" for at, kinds in enumerate(POOLING) if kind in kinds)

@@ -11,7 +11,9 @@ from parity.experiment.mapping.by_neighbours import by_neighbours
 from parity.experiment.mapping.by_outputs import (
     Outputs,
     Proven,
+    exchanged,
     most_reached,
+    outputs_shared,
     statistics_as_their_layers,
 )
 from parity.experiment.mapping.of_traces import QUANTITY_OF_KIND
@@ -20,12 +22,12 @@ from parity.experiment.sides.tensorflow_side import ReferenceSide
 from parity.experiment.sides.torch_side import TorchSide
 from parity.experiment.spec import MAPPING, Capability, RunSpec
 from parity.judge.port_values import Values, written_into
-from parity.locate.matching import Pass, reach
+from parity.locate.matching import Pass
 from parity.mapping import Draft, Mapping
-from parity.mapping.by_gradients import Gradients, by_trial, tied_values
+from parity.mapping.by_gradients import Gradients, by_trial, tied_values, uneven
 from parity.mapping.states import read_all, write_init, write_states
 from parity.mapping.trace_map import Join
-from parity.trace import Forward, TensorFile, Trace, parse_key
+from parity.trace import Forward, TensorFile, Trace, parse_key, quantity_of
 from parity.trace.arrays import Array, Tensors
 from parity.worker.failures import SideFailed
 
@@ -74,7 +76,9 @@ def _decided(draft: Draft, ready: Ready) -> Draft:
     # Weights that may be taken for each other are set to equal numbers: no guess changes the step, and gradients tell
     # which is which.
     values = tied_values(draft.guesses, {name: state[text] for name, text in held.items()})
-    tied = {**state, **{held[name]: value.astype(state[held[name]].dtype) for name, value in values.items()}}
+    tied = {text: uneven(value, text) if quantity_of(text) == "var" else value for text, value in state.items()}
+    tied.update((held[name], value) for name, value in values.items())
+    tied = {text: value.astype(state[text].dtype) for text, value in tied.items()}
     start = write_init(ready.out / "start" / MAPPING, tied)
     known = _moved_by_reference(ready, MAPPING, start)
     if not all(np.isfinite(value).all() for value in known.values()):  # the tower takes no such weights
@@ -94,7 +98,7 @@ def _decided(draft: Draft, ready: Ready) -> Draft:
     best = [each for each, count in zip(variants, proven, strict=True) if count == max(proven)]
     # And of those the one whose constants are the port's own: a bug elsewhere leaves these as they are.
     if len(best) > 1:
-        best = [max(best, key=lambda each: (_outputs_shared(own_passes(each[1])), -_other_constants(each[1], ready)))]
+        best = [max(best, key=lambda each: (outputs_shared(own_passes(each[1])), -_other_constants(each[1], ready)))]
     found, variant, gradients = best[0]
     passes = tied_passes(variant)
     if passes is None:
@@ -103,16 +107,13 @@ def _decided(draft: Draft, ready: Ready) -> Draft:
         variant = _in_layout_of_graph(variant, own_passes)
     outputs = Outputs(gradients, *passes)
     guessed = by_neighbours(variant, outputs, (passes[0].ops, passes[1].ops))
-    decided = most_reached(guessed.with_reasons_since(draft), gradients, own_passes)
+    told_apart = exchanged(guessed, outputs, own_passes)
+    decided = most_reached(told_apart.with_reasons_since(draft), gradients, own_passes)
     # Once more under what was decided, for the proof has to be of that.
     final = own_passes(decided)
     if final is None:
         return decided
     return decided.checked(Proven(decided, gradients, outputs, Outputs(gradients, *final))).with_reasons_since(draft)
-
-
-def _outputs_shared(passes: tuple[Pass, Pass] | None) -> int:
-    return len(reach(*passes).reference) if passes is not None else 0
 
 
 def _other_constants(draft: Draft, ready: Ready) -> int:

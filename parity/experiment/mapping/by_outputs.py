@@ -5,14 +5,15 @@ in front of it are.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, islice
 
 from parity.locate.downstream import readers
 from parity.locate.matching import TOLERANCE, Pass, partners, reach
 from parity.locate.op_kinds import same
 from parity.mapping import Draft, Variable
 from parity.mapping.by_gradients import Gradients
-from parity.mapping.guesses import EQUAL, NEAR, Guess, Numbers
+from parity.mapping.guesses import BY_LIKENESS, EQUAL, NEAR, Guess, Numbers
 from parity.mapping.units import Unit
 from parity.trace import ForwardOp
 
@@ -22,6 +23,7 @@ DEEPER = 0.02  # for every op between them and what reads the weights: about as 
 OF_LAYOUT = 1e-3
 STATISTIC = "statistic"  # the kind of a moving mean or variance
 PLAIN = ""  # the layout of what is no flattened map
+MOST_EXCHANGED = 24  # pairs of layers, a forward pass of the port each
 FURTHER = 4  # ops behind the one that reads a variable that may belong to its layer: the rest of a norm, an activation
 
 
@@ -158,6 +160,70 @@ def most_reached(draft: Draft, gradients: Numbers, passes: Callable[[Draft], tup
         else:
             draft = tried[0]  # all of the layer: a bias that was guessed by itself lies as its kernel does
     return draft
+
+
+def exchanged(draft: Draft, tied: Outputs, passes: Callable[[Draft], tuple[Pass, Pass] | None]) -> Draft:
+    """Returns the draft with layers exchanged that tied weights do not tell apart, where more outputs are the same then.
+
+    Two layers that read the same give the same while their weights are tied. From weights as they are each gives its own,
+    and what is computed of both is the other side's under one of the two assignments only.
+
+    Args:
+      draft: with guesses.
+      tied: outputs from a state in which no guess counts.
+      passes: makes the forward passes of both sides under an assignment, from weights as they are.
+    """
+    pairs = list(islice(_alike(draft, tied), MOST_EXCHANGED))
+    most = outputs_shared(passes(draft)) if pairs else 0
+    for one, other in pairs:
+        tried = _with_exchanged(draft, one, other)
+        count = outputs_shared(passes(tried))
+        if count > most:
+            draft, most = tried, count
+    return draft
+
+
+def outputs_shared(passes: tuple[Pass, Pass] | None) -> int:
+    """Returns how many outputs of the reference the candidate has too; 0 where the passes cannot be had."""
+    return len(reach(*passes).reference) if passes is not None else 0
+
+
+def _alike(draft: Draft, tied: Outputs) -> Iterator[tuple[str, str]]:
+    """Names of two variables whose units may be exchanged, with what they give from tied weights no farther off."""
+    open_ = [guess for guess in draft.guesses if not guess.verified and len(guess.variable.shape) > 1]
+    for one, other in combinations(open_, 2):
+        if one.why == other.why == BY_LIKENESS or not (_becomes(one, other.unit) and _becomes(other, one.unit)):
+            continue
+        own = [tied.depth(each.variable.name, each.unit.names) for each in (one, other)]
+        crossed = tied.depth(one.variable.name, other.unit.names), tied.depth(other.variable.name, one.unit.names)
+        depths = [each for each in (*own, *crossed) if each is not None]
+        if len(depths) == 4 and sum(depths[2:]) <= sum(depths[:2]):
+            yield one.variable.name, other.variable.name
+
+
+def _becomes(guess: Guess, unit: Unit, layout: str = PLAIN) -> str:
+    """By which transform a variable may become a unit, in a layout if there is one; "" where it may not."""
+    texts = [text for each, text in guess.options if each == unit]
+    return next((text for text in texts if _layout(text) == layout), texts[0] if texts else "")
+
+
+def _with_exchanged(draft: Draft, one: str, other: str) -> Draft:
+    """The draft with all of two layers exchanged that may be."""
+    by_label = {guess.unit.label: guess for guess in draft.guesses}
+    layers = {_layer(guess): guess for guess in draft.guesses if guess.variable.name in (one, other)}
+    if len(layers) < 2:
+        return draft
+    first, second = layers
+    partners = {first: second, second: first}
+    guesses = []
+    for guess in draft.guesses:
+        layer, _, role = guess.unit.label.rpartition(".")
+        partner = by_label.get(f"{partners[layer]}.{role}") if layer in partners else None
+        text = _becomes(guess, partner.unit, _layout(partner.text)) if partner is not None else ""
+        if partner is not None and text and _becomes(partner, guess.unit):
+            guess = guess._replace(unit=partner.unit, text=text)
+        guesses.append(guess)
+    return draft._replace(guesses=tuple(guesses))
 
 
 def statistics_as_their_layers(draft: Draft) -> Draft:

@@ -55,6 +55,17 @@ def test_two_branches_of_one_input_are_told_apart_by_their_activations(first, se
     assert found["lin/w"] == ("one.weight" if first == "Relu" else "two.weight")
 
 
+@pytest.mark.parametrize("pooled", [0, 1])
+def test_two_branches_of_one_input_are_told_apart_by_what_is_pooled(pooled):
+    ours = [op("MatMul", [], "f/w"), op("MatMul", [], "g/w"), op("MaxPool", [0]), op("Mul", [1, 2])]
+    theirs = [op("linear", [], "one.weight"), op("linear", [], "two.weight"), op("max_pool2d", [pooled])]
+    theirs.append(op("mul", [1 - pooled, 2]))
+    reference = [Variable("f/w", (4, 4), use="MatMul"), Variable("g/w", (4, 4), use="MatMul")]
+    candidate = [Variable("one.weight", (4, 4), use="Linear"), Variable("two.weight", (4, 4), use="Linear")]
+    found = meant(by_neighbours(draft_mapping(reference, candidate, {}), Known(), (ours, theirs)))
+    assert found["f/w"] == ("one.weight", "two.weight")[pooled]
+
+
 def test_numbers_that_agree_outweigh_the_neighbours():
     draft, ours, theirs = stacks()
     numbers = Known(("merge/w", "u.weight"), ("b/w", "v.weight"), others=1.0)

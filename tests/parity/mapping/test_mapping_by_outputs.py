@@ -6,6 +6,7 @@ import pytest
 from parity.experiment.mapping.by_outputs import (
     Outputs,
     Proven,
+    exchanged,
     most_reached,
     statistics_as_their_layers,
 )
@@ -237,6 +238,42 @@ def test_a_penalty_on_the_loss_that_reads_a_kernel_says_nothing_of_its_layout():
 
     found = most_reached(draft, silent, passes)
     assert next(guess.text for guess in found.guesses if guess.variable.name == "fc/kernel") == "flatten_hwc(4, 4, 4)"
+
+
+@pytest.mark.parametrize("exchanged_in_port", [False, True])
+@pytest.mark.parametrize("tied_alike", [True, False])
+def test_layers_that_give_the_same_while_tied_are_exchanged_where_more_is_the_same_then(exchanged_in_port, tied_alike):
+    """A query and a key: with the layers go their biases; what tied weights tell apart stays."""
+    query, key, product, _ = IMAGES
+    ours = [
+        op("MatMul", [], "query/kernel", "query/bias"),
+        op("MatMul", [], "key/kernel", "key/bias"),
+        op("Mul", [0, 1]),
+    ]
+    theirs = [op("linear", [], "a.weight", "a.bias"), op("linear", [], "b.weight", "b.bias"), op("mul", [0, 1])]
+    reference, candidate = [], []
+    for tf, torch in (("query", "a"), ("key", "b")):
+        reference += [Variable(f"{tf}/kernel", (3, 3), use="MatMul"), Variable(f"{tf}/bias", (3,), use="BiasAdd")]
+        candidate += [Variable(f"{torch}.weight", (3, 3), use="Linear"), Variable(f"{torch}.bias", (3,), use="Linear")]
+    draft = draft_mapping(reference, candidate, {})
+    meant = {"query": "ab"[exchanged_in_port], "key": "ab"[not exchanged_in_port]}
+    tied = Pass(ours, [query, query if tied_alike else key, product].__getitem__)
+
+    def passes(tried):
+        found = {guess.variable.name: guess.unit.label for guess in tried.guesses}
+        right = all(
+            found[f"{name}/kernel"] == f"{to}.weight" and found[f"{name}/bias"] == f"{to}.bias"
+            for name, to in meant.items()
+        )
+        values = [query, key, product] if right else [key, query, product + 1]
+        return Pass(ours, [query, key, product].__getitem__), Pass(theirs, values.__getitem__)
+
+    alike = Outputs(Gradients({}, {}), tied, Pass(theirs, tied.value))
+    found = {guess.variable.name: guess.unit.label for guess in exchanged(draft, alike, passes).guesses}
+    to = meant if tied_alike else {"query": "a", "key": "b"}
+    assert found == {
+        f"{name}/{part}": f"{to[name]}.{role}" for name in to for part, role in (("kernel", "weight"), ("bias", "bias"))
+    }
 
 
 def test_outputs_verify_a_pair_that_alone_gives_them_from_tied_weights_and_gives_them_from_its_own():
