@@ -192,6 +192,47 @@ def test_a_variable_without_a_counterpart_is_declared_and_said(tmp_path, capsys)
     assert any(note.startswith("old/weights has no counterpart in the port") for note in result.notes)
 
 
+GATED = """
+import tensorflow.compat.v1 as tf
+
+
+def tower(x, y):
+    h = tf.layers.dense(tf.layers.flatten(x), 8, name="in")
+    one, other = tf.layers.dense(h, 8, use_bias=False, name="p"), tf.layers.dense(h, 8, use_bias=False, name="q")
+    gate = tf.get_variable("gate", [], x.dtype, tf.zeros_initializer())
+    return tf.reduce_mean(tf.square(h + gate * tf.sin(one) * other - y))
+"""
+GATED_PORT = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(72, 8)
+        self.first, self.second = nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False)
+        self.gate = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        h = self.inner(x.flatten(1))
+        return h + self.gate * torch.sin(self.second(h)) * self.first(h)
+
+
+def loss(model, x, y):
+    return (model(x) - y).square().mean()
+"""
+
+
+def test_what_a_gate_that_starts_at_zero_hides_is_told_by_numbers(tf2_sides, tmp_path):
+    """Nothing behind it has a gradient in the first step; by order the two kernels stand for each other."""
+    path = write_sequence(tmp_path, GATED_PORT)
+    (tmp_path / "model_tf.py").write_text(GATED)
+    result = run_case(load_case(path), tf2_sides, ["function"])
+    assert result.levels["function"].verdict == "same", result.levels["function"].reason
+    assert {pair[0]: pair[1] for pair in result.pairs}["p/kernel"] == "second.weight"
+
+
 def test_outputs_tell_a_forget_bias_where_all_gradients_are_off(tf2_sides, tmp_path):
     """A cell without forget bias, and a loss that is off: no gradient agrees under any of the biases that there are."""
     folder = shutil.copytree(EXAMPLES / "text_lstm", tmp_path / "text_lstm")
