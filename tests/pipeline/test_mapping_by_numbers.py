@@ -216,7 +216,7 @@ class Model(nn.Module):
 
     def forward(self, x):
         h = self.inner(x.flatten(1))
-        return h + self.gate * torch.sin(self.second(h)) * self.first(h)
+        return h + self.gate * torch.sin(self.ONE(h)) * self.OTHER(h)
 
 
 def loss(model, x, y):
@@ -224,13 +224,14 @@ def loss(model, x, y):
 """
 
 
-def test_what_a_gate_that_starts_at_zero_hides_is_told_by_numbers(tf2_sides, tmp_path):
-    """Nothing behind it has a gradient in the first step; by order the two kernels stand for each other."""
-    path = write_sequence(tmp_path, GATED_PORT)
+@pytest.mark.parametrize(("one", "other"), [("first", "second"), ("second", "first")])
+def test_what_a_gate_that_starts_at_zero_hides_is_told_by_numbers(tf2_sides, tmp_path, one, other):
+    """Nothing behind it has a gradient in the first step: by names and order one of the two ports would be right."""
+    path = write_sequence(tmp_path, GATED_PORT.replace("ONE", one).replace("OTHER", other))
     (tmp_path / "model_tf.py").write_text(GATED)
     result = run_case(load_case(path), tf2_sides, ["function"])
     assert result.levels["function"].verdict == "same", result.levels["function"].reason
-    assert {pair[0]: pair[1] for pair in result.pairs}["p/kernel"] == "second.weight"
+    assert {pair[0]: pair[1] for pair in result.pairs}["p/kernel"] == f"{one}.weight"
 
 
 def test_outputs_tell_a_forget_bias_where_all_gradients_are_off(tf2_sides, tmp_path):

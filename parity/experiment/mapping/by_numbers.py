@@ -105,7 +105,7 @@ def _decided(draft: Draft, ready: Ready) -> Draft:
         return found
     if any(len({unit for unit, _ in guess.options}) < len(guess.options) for guess in variant.guesses):
         variant = _in_layout_of_graph(variant, own_passes)
-    outputs = Outputs(gradients, *passes)
+    outputs = Outputs(gradients, *passes, variant)
     guessed = by_neighbours(variant, outputs, (passes[0].ops, passes[1].ops))
     told_apart = exchanged(guessed, outputs, own_passes)
     decided = most_reached(told_apart.with_reasons_since(draft), gradients, own_passes)

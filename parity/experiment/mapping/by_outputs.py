@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, islice
 
+import numpy as np
+
 from parity.locate.downstream import readers
 from parity.locate.matching import TOLERANCE, Pass, partners, reach
 from parity.locate.op_kinds import same
@@ -36,10 +38,12 @@ class Outputs(Numbers):
     Args:
       gradients: of both sides, from one state.
       reference, candidate: their forward passes from that state.
+      draft: of what may belong together. What a gradient proves there is not asked of outputs, which may be alike.
     """
 
-    def __init__(self, gradients: Gradients, reference: Pass, candidate: Pass) -> None:
+    def __init__(self, gradients: Gradients, reference: Pass, candidate: Pass, draft: Draft | None = None) -> None:
         self._gradients = gradients
+        self._proven, self._taken = _equal(draft, gradients) if draft is not None else (set(), set())
         self._same = partners(reference, candidate, TOLERANCE)
         self._depths = _Depths(reference.ops), _Depths(candidate.ops)
         self._known: dict[tuple[str, tuple[str, ...]], int | None] = {}
@@ -51,6 +55,8 @@ class Outputs(Numbers):
         """Returns how far apart the two are, 0 equal to 1 unrelated; None where nothing is known."""
         apart = self._gradients(variable, unit, text)
         # Gradients that are equal prove more than outputs do: those are asked only where gradients say little.
+        if apart is not None and apart > EQUAL and (variable.name in self._proven or unit in self._taken):
+            return apart
         if apart is None or apart > LIKELY:
             depth = self.depth(variable.name, unit.names)
             if depth is not None:
@@ -71,6 +77,24 @@ class Outputs(Numbers):
             both = [depth + theirs[each] for depth, each in found if each in theirs]
             self._known[name, names] = min(both, default=None)
         return self._known[name, names]
+
+
+def _equal(draft: Draft, gradients: Gradients) -> tuple[set[str], set[Unit]]:
+    """The variables and the units of a draft that have an equal gradient in what they may be."""
+    names, found = set[str](), set[Unit]()
+    sharing: dict[int, list[Guess]] = {}
+    for guess in draft.guesses:
+        sharing.setdefault(id(guess.options), []).append(guess)
+    for guesses in sharing.values():  # what is asked of all of them is asked of it once
+        variables = [guess.variable for guess in guesses]
+        by_text: dict[str, list[Unit]] = {}
+        for unit, text in guesses[0].options:
+            by_text.setdefault(text, []).append(unit)
+        for text, units in by_text.items():
+            rows, columns = np.nonzero(gradients.of_all(variables, units, text) <= EQUAL)
+            names.update(variables[row].name for row in rows)
+            found.update(units[column] for column in columns)
+    return names, found
 
 
 class Proven(Numbers):

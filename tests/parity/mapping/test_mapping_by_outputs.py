@@ -276,6 +276,22 @@ def test_layers_that_give_the_same_while_tied_are_exchanged_where_more_is_the_sa
     }
 
 
+@pytest.mark.parametrize("crossed", [False, True])
+def test_what_an_equal_gradient_proves_is_not_asked_of_outputs_that_are_alike(crossed):
+    """Statistics are off and the forward pass is right: gradients say which of two layers of one input is which."""
+    gradients = {name: RANDOM.standard_normal((3, 3)) for name in ("left", "right")}
+    reference = [Variable(name, (3, 3), use="MatMul") for name in gradients]
+    candidate = [Variable(f"{name}.weight", (3, 3), use="Linear") for name in "ab"]
+    to = dict(zip(gradients, ("b.weight", "a.weight") if crossed else ("a.weight", "b.weight"), strict=True))
+    known = Gradients(gradients, {to[name]: value.T for name, value in gradients.items()})
+    ours = [op("MatMul", [], "left"), op("MatMul", [], "right")]
+    theirs = [op("linear", [], "a.weight"), op("linear", [], "b.weight")]
+    tied = [Pass(ops, lambda number: IMAGES[0]) for ops in (ours, theirs)]
+    draft = draft_mapping(reference, candidate, {})
+    found = draft.by(Outputs(known, *tied, draft))
+    assert {guess.variable.name: guess.unit.label for guess in found.guesses} == to
+
+
 def test_outputs_verify_a_pair_that_alone_gives_them_from_tied_weights_and_gives_them_from_its_own():
     left, right, total, _ = IMAGES
     ours = [op("MatMul", [], "left"), op("MatMul", [], "right"), op("AddV2", [0, 1])]
