@@ -7,13 +7,14 @@ from typing import Protocol
 from parity.experiment.recording import Recorded, Setup, SidePaths
 from parity.experiment.runs import EVERYTHING, FREE_RUN_QUANTITIES, replicas
 from parity.experiment.spec import RunSpec
+from parity.judge.allowances import FREE_FLOOR
 from parity.judge.levels.function import Lockstep, judge_free, judge_lockstep
 from parity.judge.metrics import distance
 from parity.judge.result import Check
 from parity.judge.spread import Replicas, Spread
 from parity.mapping.states import read_all, translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join
-from parity.trace import GRADIENTS, Trace, as_float64, break_ties, break_ties_of_inputs, parse_key
+from parity.trace import GRADIENTS, Trace, as_float64, break_ties, break_ties_of_inputs, parse_key, quantity_of
 from parity.trace.arrays import Tensors
 
 NON_DIFFERENTIABLE_NOTE = (
@@ -24,6 +25,10 @@ WITH_INPUTS = (
     "at a non-differentiable point: two values are equal up to rounding; re-run from weights and inputs perturbed by 2^-30 "
     "of their scale"
 )
+# How far a loss may be, beside a kink, from what it is at it: in multiples of what rounding allows it. All has moved by
+# 2^-30 of itself, 2^23 times what float64 rounds, and what is continuous follows, times its condition, for which 2^4 is
+# left. A term that hangs on a number being exactly 1, as of labels that are compared, is gone beside it, and with it a bug.
+MOST_OF_A_LOSS = 2.0**27
 # What is fed, drawn and computed forward has a value at a tie too: where that differs, no choice of gradients explains
 # it.
 CONTINUOUS = frozenset(["state", "feed", "noise", "act", "stat", "loss", "metric", "eval"])
@@ -55,6 +60,7 @@ class Beside:
 
     def __init__(self, join: Join, traces: Lockstep, checks: Sequence[Check], inputs: bool, runs: MovedRuns) -> None:
         self._join, self._traces, self._checks, self._inputs, self._runs = join, traces, checks, inputs, runs
+        self._elsewhere: set[int] = set()
 
     @property
     def note(self) -> str:
@@ -69,17 +75,32 @@ class Beside:
     def alone(self, step: int) -> list[Check]:
         """Returns the checks of one step by itself, its counters the reference's; none of a step that is not there."""
         traces = self._runs.lockstep(step)
-        there = traces is not None and step in traces.reference64.step_numbers
+        there = traces is not None and step in traces.reference64.step_numbers and self._is_beside(traces, step)
         return judge_lockstep(self._join, traces, [step]) if traces is not None and there else []
 
     def in_lockstep(self) -> list[Check]:
-        """Returns the checks of all steps there, run in their order."""
+        """Returns the checks of all steps there, run in their order; none of a step that has been moved elsewhere."""
         traces = self._runs.lockstep()
-        return judge_lockstep(self._join, traces, traces.reference64.step_numbers) if traces is not None else []
+        if traces is None:
+            return []
+        steps = [step for step in traces.reference64.step_numbers if self._is_beside(traces, step)]
+        return judge_lockstep(self._join, traces, steps)
+
+    def _is_beside(self, traces: Lockstep, step: int) -> bool:
+        """Whether the reference's losses are there what they are at the kink, at which every function is continuous."""
+        losses = [c for c in self._checks if (c.run, c.step) == ("lockstep", step) and quantity_of(c.key) == "loss"]
+        for check in losses:
+            here, there = (each.reference64.step(step).read(check.key) for each in (self._traces, traces))
+            if not distance(here, there) <= MOST_OF_A_LOSS * max(check.allowed, FREE_FLOOR * check.size):
+                self._elsewhere.add(step)
+        return step not in self._elsewhere
 
     def free(self, lockstep: Sequence[Check]) -> list[Check]:
-        """Returns the checks of the runs that nobody resets; `lockstep` says what each step rounds."""
-        runs = self._runs.freely()
+        """Returns the checks of the runs that nobody resets; `lockstep` says what each step rounds.
+
+        None where a step has been moved elsewhere: they go through all of them.
+        """
+        runs = self._runs.freely() if not self._elsewhere else None
         if runs is None:
             return []
         # What the other steps round their own checks say: they are the same beside a kink and at it.

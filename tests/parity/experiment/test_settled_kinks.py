@@ -191,6 +191,32 @@ def test_all_steps_beside_a_kink_are_judged_in_their_order(judged):
     assert join is JOIN and traces.candidate64 == "float64" and steps == [2, 5]
 
 
+class Losses:
+    """A trace of nothing but a loss in each step."""
+
+    def __init__(self, *losses):
+        self._losses, self.step_numbers = losses, list(range(len(losses)))
+
+    def step(self, number):
+        return SimpleNamespace(read=lambda key: np.float64(self._losses[number]))
+
+
+@pytest.mark.parametrize(
+    ("moved", "allowed", "there"), [(1e-9, 1e-15, True), (1e-5, 1e-15, False), (1e-5, 1e-12, True)]
+)
+def test_where_a_loss_has_jumped_a_step_was_moved_elsewhere_and_settles_nothing(judged, moved, allowed, there):
+    """Labels that are compared with a number are equal to it no more once they have moved, and their term is gone."""
+    sides = [Losses(1.0, 2.0), Losses(1.0, 2.0 + moved)]
+    traces = [Lockstep(side, side, "float32", "float64", "states") for side in sides]
+    losses = [Check("lockstep", step, "loss/0", "same", 0.0, allowed, 1.0, 1.0) for step in (0, 1)]
+    runs = SimpleNamespace(lockstep=lambda step=None: traces[1], freely=lambda: ("reference", "candidate", "spread"))
+    beside = Beside(JOIN, traces[0], losses, True, runs)
+    assert beside.alone(0) == ["judge_lockstep"] and beside.alone(1) == ["judge_lockstep"] * there
+    assert beside.in_lockstep() == ["judge_lockstep"]
+    assert judged[-1][-1] == [0, 1][: 1 + there]
+    assert beside.free([]) == ["judge_free"] * there
+
+
 def test_the_control_is_the_candidate_run_once_more_at_the_kink_itself(judged):
     traces = Runs(1, 4).lockstep()
     assert Beside(JOIN, traces, [], False, Runs(7)).once_more() == ["judge_lockstep"]
