@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
+from support.tiny_case import write_texts
 
 from parity.case import load_case
 from parity.case.optimizers import AnyOptimizer
@@ -149,3 +150,50 @@ def test_a_tie_of_what_zeros_are_multiplied_with_is_judged_with_zeros_and_inputs
     assert result.verdict == verdict, result.first_difference
     found = {check.key for check in result.levels["function"].checks if check.note == WITH_INPUTS}
     assert ("tower_grad/0/weights" in found) is (verdict == "same")
+
+
+CLASSES = """
+import numpy as np
+
+
+def batches(steps, batch_size, seed):
+    draw = np.random.RandomState(seed)
+    for _ in range(steps):
+        yield {"x": draw.randn(batch_size, 3).astype("float32"), "event": (draw.rand(batch_size) < 0.5).astype("float32")}
+"""
+COMPARED = """
+import tensorflow.compat.v1 as tf
+
+
+def tower(x, event):
+    y = tf.squeeze(tf.layers.dense(x, 1, name="dense"), 1)
+    return tf.reduce_mean(tf.square(y)) + tf.reduce_mean(tf.cast(tf.equal(event, 1.0), x.dtype) * tf.exp(y))
+"""
+DETACHED = """
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.dense = nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.dense(x).squeeze(1)
+
+
+def loss(model, x, event):
+    y = model(x)
+    return y.square().mean() + ((event == 1).to(y.dtype) * y.detach().exp()).mean()
+"""
+
+
+@pytest.mark.parametrize(("port", "verdict"), [(DETACHED, "different"), (DETACHED.replace(".detach()", ""), "same")])
+def test_a_term_that_moved_labels_lose_is_not_judged_where_it_is_lost(tf2_sides, tmp_path, port, verdict):
+    """Beside where they were no label is 1: both sides lack the term there, and the bug in it."""
+    case = load_case(write_texts(tmp_path / "case", data=CLASSES, tf=COMPARED, torch=port))
+    result = run_case(case, tf2_sides, levels=("function",))
+    assert result.verdict == verdict
+    if verdict == "different":
+        assert result.first_difference.quantity == "tower_grad"
+        assert [cause.name for cause in result.levels["function"].causes][:1] == ["detached"]
