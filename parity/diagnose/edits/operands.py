@@ -1,6 +1,6 @@
 """Single changes of what an op takes, and of what is done to what it gives."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, combinations
 
 import numpy as np
@@ -143,7 +143,11 @@ def _operands(at: At) -> Iterator[Edit]:
                 kinds = [plain(at.run.ops[number].kind) for number in passed_by]
                 between = " and ".join(kinds)
                 words = f"has {between} in front of {at.kind}", f"leaves {between} out"
-                for edit in at.edit(made, name_without(kinds, at.near.of_loss), *words, between):
+                name = name_without(kinds, at.near.of_loss)
+                if at.kind in ("mul", "div") and _is_one_over(at.run, passed_by, other):
+                    name, turned = at.by("loss_function", "scale"), {"mul": "divides by", "div": "multiplies by"}
+                    words = f"{turned[at.kind]} it", f"{turned['div' if at.kind == 'mul' else 'mul']} it"
+                for edit in at.edit(made, name, *words, between):
                     yield edit._replace(in_front=tuple(passed_by))
                 continue
             if at.run.ops[at.number].weights and other in upstream(at.run.ops, [each.source]):
@@ -156,6 +160,20 @@ def _operands(at: At) -> Iterator[Edit]:
             twice = at.near.of_loss and _is_of_a_like_term(at.run, each.source, other)
             cause = "input_ignored" if unused else "loss_term" if twice else at.by("loss_function", OTHER_OPERATION)
             yield from at.edit(made, cause, *words)
+
+
+def _is_one_over(run: RecomputedPass, numbers: Sequence[int], divisor: int) -> bool:
+    """Whether an op gives 1 over what another one gives: then what is multiplied by it is divided by that."""
+    if len(numbers) != 1:
+        return False
+    op, taken = run.ops[numbers[0]], run.takes(numbers[0]) or []
+    constants = [float(each.value.reshape(())) for each in taken if each.source is None and each.value.size == 1]
+    constants += [float(value) for value in op.attributes.values() if isinstance(value, (int, float))]
+    inverts = plain(op.kind) == "reciprocal" or (plain(op.kind) in ("div", "rdiv") and 1 in constants)
+    # Of a number over it, and not of it over a number: what is taken first is that number.
+    first = next(iter(taken), None)
+    ahead = plain(op.kind) == "div" and first is not None and first.source is not None
+    return inverts and not ahead and [each.source for each in taken if each.source is not None] == [divisor]
 
 
 def _is_of_a_like_term(run: RecomputedPass, number: int, other: int) -> bool:

@@ -280,6 +280,21 @@ def test_a_mask_that_seems_to_be_left_out_is_another_one_where_the_port_chooses_
     assert cause(passed(*graph, *head((2, ours))), passed(*port, *head((2, theirs)))).name == name
 
 
+@pytest.mark.parametrize(("numerator", "name"), [(1.0, "scale"), (3.0, "op_left_out")])
+def test_what_is_multiplied_by_and_not_divided_by_is_scaled(numerator, name):
+    """As a patch that is written times its gain, where the graph multiplies by 1 over it; of 3 over it more is left out."""
+    gain = np.exp(Y[:, :1])
+    begun = ("MatMul", [X, W], H), ("Exp", [Y[:, :1]], gain)
+    ours, theirs = H * (numerator / gain), H * gain
+    graph = passed(*begun, ("RealDiv", [numerator, 1], numerator / gain), ("Mul", [0, 2], ours), *head((3, ours)))
+    port = passed(*begun, ("mul", [0, 1], theirs), *head((2, theirs)))
+    known, told = frozenset([0, 1]), frozenset(range(6))
+    sides = [Side(each, at, frozenset(range(at, at + 3)), known, told) for each, at in ((graph, 3), (port, 2))]
+    named = repaired(*sides, of_loss=False)
+    assert named.name == name
+    assert ("multiplies by it, where the reference divides by it" in named.title) is (name == "scale")
+
+
 @pytest.mark.parametrize(("in_front", "name"), [((1,), "op_left_out"), ((), "mask")])
 def test_a_factor_that_is_left_out_in_front_of_a_mask_is_no_mask(in_front, name):
     """As the scale of an embedding whose padding is zeroed, in the graph by a product and in the port by a choice."""
