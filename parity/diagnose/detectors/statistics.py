@@ -22,6 +22,7 @@ from parity.trace.arrays import Array
 # How far from a whole number a count of values n may be, relative: of n / (n - 1) = 1 + 1 / n the fit tells n times
 # fewer digits of n. Of thousands nearly any number lies near a whole one otherwise.
 FROM_WHOLE_COUNT = 1e-5
+FEWEST_CHANNELS = 3  # that tell two numbers, and whether a third follows them
 CLOSE_STATISTIC = 1e-6  # of another statistic: n for n - 1 moves a variance by 5e-6 of it and more, rounding by 1e-15
 # Of a difference of statistics: a move of 1e-10 of a statistic, once that is stored, keeps six digits (u64 over 1e-10).
 STORED = 1e-6
@@ -84,30 +85,42 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
         return None
     step = first.check.step
     found = {name: (one, other) for name, one, other in evidence.pairs(step, "stat")}
-    before = evidence.before(step, "stat", first.name)
-    if before is None or first.name not in found:
+    if first.name not in found:
         return None
-    # (channels,), float64, of both sides after the step.
-    one, other = found[first.name]
-    if one.size < 3 or not all(map(is_finite, (one, other, before))):
+    # Two numbers are not told by fewer than three channels: then by those of the other norms, which move alike.
+    alone = found[first.name][0].size >= FEWEST_CHANNELS
+    names = [first.name] if alone else [name for name in found if _part(name) == _part(first.name)]
+    given = [(*found[name], evidence.before(step, "stat", name)) for name in names]
+    triples = [each for each in given if all(value is not None and is_finite(value) for value in each)]
+    if len(triples) < len(names):
+        return None
+    # (channels,), float64, of both sides after the step, and of the state before it.
+    one, other, before = (
+        np.concatenate([np.ravel(value) for value in values]) for values in zip(*triples, strict=True)
+    )
+    if one.size < FEWEST_CHANNELS:
         return None
     # (channels, 2): two unknowns, so three channels at least.
-    columns = np.stack([one.reshape(-1), before.reshape(-1)], axis=1)
+    columns = np.stack([one, before], axis=1)
     # other = a one + b before. With one = m before + (1 - m) batch, another momentum gives a + b = 1; a variance by n -
     # 1 for n multiplies the batch's part alone, and a + b is not 1.
-    (of_new, of_old), *_ = np.linalg.lstsq(columns, other.reshape(-1), rcond=None)
-    residual = norm(columns @ np.array([of_new, of_old]) - other.reshape(-1))
+    (of_new, of_old), *_ = np.linalg.lstsq(columns, other, rcond=None)
+    residual = norm(columns @ np.array([of_new, of_old]) - other)
     # Of the difference, not of the statistic: statistics hardly move in a step, and everything is near to them.
     if residual > 1e-7 * norm(other - one):
         return None
     if rounds_to_one(of_new):
         return None  # they move as far, and differ by something else
     if abs(of_new + of_old - 1) <= CLOSE:
-        fits = f"{first.name} fits moving' = moving + {of_new:.6g} (reference' - moving)"
+        fits = f"{' and '.join(names)} fits moving' = moving + {of_new:.6g} (reference' - moving)"
         share = share_explained(first, [(of_new * one + of_old * before, other, one)])
-        if one.ndim > 1:  # no norm has a moving matrix: it is a copy that follows weights, as a target network does
+        if (
+            found[first.name][0].ndim > 1
+        ):  # no norm has a moving matrix: it is a copy that follows weights, as a target network does
             return build_cause("average_decay", "copy", evidence=f"all of {fits}", explains=share, of_new=of_new)
         return build_cause("batch_norm_momentum", evidence=f"every channel of {fits}", explains=share, of_new=of_new)
+    if not alone:
+        return None  # a count of values is each norm's own
     # a = (n - 1) / n, or n / (n - 1) the other way round: solved for n.
     count = 1 / (1 - of_new) if of_new < 1 else of_new / (of_new - 1)
     if not count > 1.5 or abs(count - round(count)) > FROM_WHOLE_COUNT * count:
@@ -125,6 +138,10 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
         "per channel, while the normalised activations are the same",
         whose=whose,
     )
+
+
+def _part(name: str) -> str:
+    return name.rpartition("/")[2]
 
 
 def _may_be_values(count: int, evidence: Evidence, step: int) -> bool:

@@ -114,6 +114,30 @@ def test_three_channels_tell_two_numbers(tmp_path, channels, is_named):
     assert says(tmp_path / "var", batch_norm_statistics, "var/bn/moving_mean", *sides) is None
 
 
+@pytest.mark.parametrize(
+    ("other_norm", "is_named"), [((4, 0.25), True), ((1, 0.25), False), ((4, 0.1), False), (None, False)]
+)
+def test_of_a_single_channel_the_other_norms_tell_a_momentum_that_is_theirs_too(tmp_path, other_norm, is_named):
+    """A norm of gray pictures; another norm that moves as the reference's says that it is no momentum of all."""
+
+    def sides(*shares):
+        found = {name: value[:1] for name, value in moved(shares[0]).items()}
+        if other_norm:
+            extra = {"stat/norm/moving_mean": moved(shares[1])[MEAN][-other_norm[0] :]}
+            found |= extra
+        return found
+
+    before = {name: value[:1] for name, value in BEFORE.items()}
+    if other_norm:
+        before["stat/norm/moving_mean"] = BEFORE[MEAN][-other_norm[0] :]
+    kinds = {"norm/moving_mean": "statistic"}
+    own, theirs = sides(0.1, 0.1), sides(0.25, other_norm[1] if other_norm else 0.0)
+    text = says(tmp_path, batch_norm_statistics, MEAN, own, theirs, before, kinds=kinds)
+    assert (text is not None) == is_named
+    if is_named:
+        assert "bn/moving_mean and norm/moving_mean fits moving' = moving + 2.5" in text
+
+
 def test_a_bias_in_front_of_a_norm_moves_its_mean_channel_by_channel(tmp_path):
     bias = RANDOM.normal(size=6)
     other = moved()
