@@ -62,7 +62,8 @@ def part(reference: Side, candidate: Side, mapping: Mapping[str, Sequence[str]])
     # Without what only joins, or adds up in another order, and with it where nothing else is wrong.
     one, two = Sums(reference.ops), Sums(candidate.ops)
     of_other_sums = two.parts_without_a_like(candidate.reached, one, reference.reached)
-    of_port = first_wrong(candidate, of_other_sums | _put_together(candidate, reference)) or first_wrong(candidate)
+    arranging = _put_together(candidate, reference) | _cut_for_it(candidate)
+    of_port = first_wrong(candidate, of_other_sums | arranging) or first_wrong(candidate)
     of_other_sums = one.parts_without_a_like(reference.reached, two, candidate.reached)
     of_reference = first_wrong(reference, of_other_sums) or first_wrong(reference)
     port = of_port[0] if of_port else None
@@ -103,6 +104,14 @@ def _put_together(side: Side, other: Side) -> set[int]:
         if (joined or (picks(op) and taken)) and all(each in found for each in taken):
             found.add(number)
     return found
+
+
+def _cut_for_it(side: Side) -> set[int]:
+    """The ops that cut a fed batch for a tower, which no line of the user's does: what they give is what was fed.
+
+    A loss may hang on it in the port alone, as a critic's of pictures does that is asked about both kinds at once.
+    """
+    return {n for n, op in enumerate(side.ops) if picks(op) and not op.inputs and not op.weights and op.line is None}
 
 
 def differing_layers(

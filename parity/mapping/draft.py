@@ -156,9 +156,7 @@ def draft_mapping(
     candidate = [variable for variable in candidate if variable.name.split(".")[-1] != "num_batches_tracked"]
     draft = _drafted(reference, candidate, entries, ())
     # What the reference does not train it has among its statistics; a port may hold it as a weight that it has frozen.
-    weights = {math.prod(variable.shape) for variable in draft.free if variable.kind == "weight"}
-    frozen = {v.name for v in draft.left if v.kind == "statistic" and v.use and math.prod(v.shape) in weights}
-    frozen |= _frozen_by_hand(reference, candidate, entries)
+    frozen = _frozen(draft) | _frozen_by_hand(reference, candidate, entries)
     if frozen:
         reference = [v._replace(kind="weight") if v.name in frozen else v for v in reference]
         draft = _better(draft, _drafted(reference, candidate, entries, ())._replace(frozen=frozenset(frozen)))
@@ -172,6 +170,14 @@ def draft_mapping(
 
 def _better(one: Draft, other: Draft) -> Draft:
     return other if len(other.left) + len(other.problems) < len(one.left) + len(one.problems) else one
+
+
+def _frozen(draft: Draft) -> set[str]:
+    """The statistics that something uses, as a kernel is used, and that weights of the port may be, alone or together."""
+    as_weights = [v._replace(kind="weight") for v in draft.left if v.kind == "statistic" and v.use]
+    units = units_of([variable for variable in draft.free if variable.kind == "weight"], as_weights)
+    sizes = {unit.size for unit in units}
+    return {variable.name for variable in as_weights if math.prod(variable.shape) in sizes}
 
 
 def _frozen_by_hand(

@@ -142,6 +142,7 @@ def _possible(reference: Variable, candidate: Variable) -> tuple[str, ...]:
     return _BY_RANK.get(rank, ("identity",))
 
 
+MULTIPLYING = ("MatMul", "BatchMatMul", "Conv", "DepthwiseConv", "Einsum")  # ops whose operand is a kernel
 BIAS_OPS = frozenset(["Add", "AddV2", "BiasAdd", "Sub"])  # ops whose operand is a bias, where it is a vector
 BY_NAME = "by name and shape"
 BY_SHAPE = "only shape that fits"
@@ -159,17 +160,25 @@ class NameMeanings(NamedTuple):
 
 
 def name_meanings(reference: Sequence[Variable], candidate: Sequence[Variable]) -> NameMeanings:
-    """Returns what the names of two sides say; of a vector that is added and nothing else, that it is a bias."""
+    """Returns what the names of two sides say; what a graph does with a variable says whether it is a bias."""
     one, other = (meanings([variable.name for variable in side]) for side in (reference, candidate))
-    # What a graph does with a variable overrules its name: a factorization machine calls its bias w0.
-    one = [
-        said._replace(role="bias") if said.role == "weight" and _is_added_alone(variable) else said
-        for variable, said in zip(reference, one, strict=True)
-    ]
+    # It overrules the name: a factorization machine calls its bias w0, and a session graph its last kernel B.
+    one = [said._replace(role=_role(said.role, variable)) for variable, said in zip(reference, one, strict=True)]
     return NameMeanings(
         dict(zip((variable.name for variable in reference), one, strict=True)),
         dict(zip((variable.name for variable in candidate), renumbered(one, other), strict=True)),
     )
+
+
+def _role(said: str, variable: Variable) -> str:
+    if said == "weight" and _is_added_alone(variable):
+        return "bias"
+    return "weight" if said == "bias" and _is_multiplied_by(variable) else said
+
+
+def _is_multiplied_by(variable: Variable) -> bool:
+    ops = (variable.use or "").split("+")
+    return len(_without_ones(variable.shape)) > 1 and any(op.startswith(MULTIPLYING) for op in ops)
 
 
 def _is_added_alone(variable: Variable) -> bool:
