@@ -5,7 +5,7 @@ import numpy as np
 from parity.locate.divergence import Side, differing_layers, is_drawn, part
 from parity.locate.downstream import behind_difference
 from parity.locate.matching import Pass, reach
-from parity.trace import LOSS, ForwardOp, Operand
+from parity.trace import LOSS, ForwardOp, Operand, SourceLine
 
 MAPPING = {"conv/kernel": ("conv.weight",), "fc/kernel": ("fc.weight",)}
 RANDOM = np.random.default_rng(3)
@@ -57,6 +57,18 @@ def test_a_function_between_modules_is_named_with_its_caller_and_the_module_that
 def test_a_function_inside_of_a_layer_is_that_layers():
     names = ("body.conv", "body.act", "head.fc", "")
     assert part(*sides(graph(np.tanh), port(np.sin, names)), MAPPING) == (1, 1, "body.act", None)
+
+
+def test_the_cut_of_a_batch_is_not_where_passes_part_though_a_loss_hangs_on_it_in_the_port_alone():
+    """Of pictures that a critic is asked about beside others; what a line of the port's own cuts may be wrong."""
+    real = RANDOM.normal(size=(4, 6))
+    cut = [("", "__getitem__", [], [], real), *((n, k, [i + 1 for i in at], w, v) for n, k, at, w, v in port(np.sin))]
+    cut[-1] = ("", "mean", [3, 0], [], np.mean(np.sin(X @ CONV) @ FC))
+    ours, theirs = sides(graph(np.tanh), cut)
+    assert part(ours, theirs, MAPPING)[:2] == (1, 2)
+    line = SourceLine("port.py", 3, "forward", "x[1:]")
+    own = theirs._replace(ops=[theirs.ops[0]._replace(line=line), *theirs.ops[1:]])
+    assert part(ours, own, MAPPING).candidate == 0
 
 
 def test_what_the_loss_does_not_depend_on_is_not_where_passes_part():

@@ -454,6 +454,19 @@ def test_what_the_reference_does_not_train_may_be_a_weight_that_the_port_has_fro
     assert join.candidates(parse_key("var/head/kernel")) == ("var/head.weight",)
 
 
+def test_a_cell_that_the_reference_does_not_train_is_the_parameters_of_one_that_the_port_has_frozen():
+    """A target network: the one kernel of TensorFlow's cell is two of torch's, neither of its size."""
+    reference, candidate = [], []
+    for scope, module, kind in (("main", "online", "weight"), ("target", "older", "statistic")):
+        reference.append(Variable(f"{scope}/lstm/kernel", (5 + 3, 12), kind=kind, use="MatMul"))
+        reference.append(Variable(f"{scope}/lstm/bias", (12,), kind=kind, use="BiasAdd"))
+        for name, shape in (("weight_ih", (12, 5)), ("weight_hh", (12, 3)), ("bias_ih", (12,)), ("bias_hh", (12,))):
+            candidate.append(Variable(f"{module}.lstm.{name}", shape, use="LSTMCell"))
+    draft = draft_mapping(reference, candidate, {})
+    assert draft.total and draft.frozen == {"target/lstm/kernel", "target/lstm/bias"}
+    assert joined(draft)["target/lstm/kernel"] == (("older.lstm.weight_ih", "older.lstm.weight_hh"), "lstm_gates")
+
+
 def test_a_statistic_is_no_weight_where_the_port_has_a_buffer_for_it():
     reference = [Variable("norm/mean", (8,), kind="statistic"), Variable("scale", (8,), use="Mul")]
     candidate = [Variable("norm.running_mean", (8,), kind="statistic"), Variable("gain", (8,))]
@@ -477,4 +490,11 @@ def test_a_vector_that_is_added_alone_is_a_bias_whatever_it_is_called(use, shape
     # As factorization machines have it: w0 is the bias, w the weights of the features.
     reference = [Variable("linear/w", (5, 1), use="GatherV2"), Variable("linear/w0", shape, use=use)]
     candidate = [Variable("linear.fc.weight", (5, 1), use="Embedding"), Variable("linear.bias", shape, use="")]
+    assert draft_mapping(reference, candidate, {}).total == joins
+
+
+@pytest.mark.parametrize(("use", "joins"), [("MatMul+L2Loss", True), ("Conv2D", True), ("AddV2", False), ("", False)])
+def test_what_is_multiplied_by_is_a_kernel_whatever_it_is_called(use, joins):
+    reference = [Variable("B", (8, 4), use=use), Variable("nasr_w1", (4, 4), use="MatMul")]
+    candidate = [Variable("project.weight", (4, 8), use="Linear"), Variable("first.weight", (4, 4), use="Linear")]
     assert draft_mapping(reference, candidate, {}).total == joins
