@@ -24,6 +24,9 @@ GRU_GATES = ("reset", "update", "new")
 GATES = tuple(f"gates({', '.join(map(str, order))})" for order in permutations(range(3)))
 
 
+FUSED = (2, 3, 4, 6, 8)  # layers that ports compute as one
+
+
 class Unit(NamedTuple):
     """Something of the candidate that one variable of the reference may become.
 
@@ -119,6 +122,7 @@ def units_of(candidate: Sequence[Variable], reference: Sequence[Variable]) -> li
         *_gated(candidate, forms),
         *_of_attention(candidate, forms),
         *_side_by_side(candidate, forms),
+        *_fused(candidate, forms),
     ):
         units.append(unit)
         taken.update(unit.names)
@@ -208,6 +212,32 @@ def _side_by_side(candidate: Sequence[Variable], reference: Forms) -> Iterator[U
         if single < same[shape] if role == "weight" else parent in cut:
             cut.add(parent)
             yield Unit(f"{parent}.qkv.{role}", tuple(sorted(found, key=_of_query_key_value)), (text,))
+
+
+def _fused(candidate: Sequence[Variable], reference: Forms) -> Iterator[Unit]:
+    """Blocks of rows of a dense layer that is several of the reference's: both halves of a gate, all heads of a query."""
+    dense = [variable for variable in candidate if variable.use == "Linear" and len(variable.shape) == 2]
+    same = Counter(variable.shape for variable in dense)
+    counts = {variable.shape: _blocks_of(variable, same, reference) for variable in dense}
+    for variable in dense:
+        count, where = counts[variable.shape], variable.name.rpartition(".")[0]
+        for each in (variable, *(v for v in candidate if v.name == f"{where}.bias")) if count else ():
+            role = each.name.rpartition(".")[2]
+            for index in range(count):
+                yield Unit(f"{where}.{index}.{role}", (each,), ("rows",), (index, count))
+
+
+def _blocks_of(kernel: Variable, same: Counter[tuple[int, ...]], reference: Forms) -> int:
+    """In how many blocks a kernel's rows are kernels of the reference, 0 where one may be the whole or nothing fits."""
+    if any(fits(v, kernel) or fits_but_for_ones(v, kernel) or any(_reshaped(v, kernel)) for v in reference):
+        return 0
+    for count in FUSED:
+        block = (kernel.shape[0] // count, *kernel.shape[1:])
+        known = sum(number for v, number in reference.items() if v.kind == "weight" and v.shape == block[::-1])
+        # As many more than the port has layers of that size: what is left of those alone may be parts of others.
+        if kernel.shape[0] % count == 0 and known - same[block] >= count * same[kernel.shape]:
+            return count
+    return 0
 
 
 def _of_query_key_value(variable: Variable) -> int:

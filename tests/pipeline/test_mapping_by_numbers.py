@@ -234,6 +234,52 @@ def test_what_a_gate_that_starts_at_zero_hides_is_told_by_numbers(tf2_sides, tmp
     assert {pair[0]: pair[1] for pair in result.pairs}["p/kernel"] == f"{one}.weight"
 
 
+FUSED = """
+import tensorflow.compat.v1 as tf
+
+
+def tower(x, y):
+    h = tf.layers.dense(tf.layers.flatten(x), 8, tf.tanh, name="in")
+    for name in ("one", "two"):
+        with tf.variable_scope(name):
+            value, gate = tf.layers.dense(h, 8, name="value"), tf.layers.dense(h, 8, tf.sigmoid, name="gate")
+            h = h + value * gate
+    return tf.reduce_mean(tf.square(tf.layers.dense(h, 8, name="out") - y))
+"""
+FUSED_PORT = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(72, 8), nn.Linear(8, 8)
+        self.gates = nn.ModuleList(nn.Linear(8, 16) for _ in range(2))
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x.flatten(1)))
+        for gate in self.gates:
+            h = h + F.glu(gate(h), dim=-1)
+        return self.last(h)
+
+
+def loss(model, x, y):
+    return (model(x) - y).square().mean()
+"""
+
+
+def test_layers_that_a_port_computes_as_one_need_no_line_of_mapping(tf2_sides, tmp_path):
+    path = write_sequence(tmp_path, FUSED_PORT)
+    (tmp_path / "model_tf.py").write_text(FUSED)
+    result = run_case(load_case(path), tf2_sides, ["function"])
+    assert result.levels["function"].verdict == "same", result.levels["function"].reason
+    found = {pair[0]: pair[1:3] for pair in result.pairs}
+    assert found["two/gate/kernel"] == ("gates.1.weight", "transpose | rows(1, 2)")
+    assert found["one/value/bias"] == ("gates.0.bias", "rows(0, 2)")
+
+
 def test_outputs_tell_a_forget_bias_where_all_gradients_are_off(tf2_sides, tmp_path):
     """A cell without forget bias, and a loss that is off: no gradient agrees under any of the biases that there are."""
     folder = shutil.copytree(EXAMPLES / "text_lstm", tmp_path / "text_lstm")

@@ -498,3 +498,38 @@ def test_what_is_multiplied_by_is_a_kernel_whatever_it_is_called(use, joins):
     reference = [Variable("B", (8, 4), use=use), Variable("nasr_w1", (4, 4), use="MatMul")]
     candidate = [Variable("project.weight", (4, 8), use="Linear"), Variable("first.weight", (4, 4), use="Linear")]
     assert draft_mapping(reference, candidate, {}).total == joins
+
+
+@pytest.mark.parametrize("order", [("query", "key", "value"), ("value", "query", "key")])
+def test_dense_layers_that_a_port_computes_as_one_are_its_blocks_of_rows(order):
+    """All of attention's projections in one layer, as many ports have them; numbers say in which order."""
+    reference, candidate, random = [], [], np.random.default_rng(2)
+    for layer in ("layer_0", "layer_1"):
+        for name in ("query", "key", "value", "output"):
+            reference.append(Variable(f"{layer}/{name}/kernel", (8, 8), use="MatMul"))
+            reference.append(Variable(f"{layer}/{name}/bias", (8,), use="BiasAdd"))
+        module = layer.replace("layer_", "blocks.")
+        for name, rows in (("qkv", 24), ("proj", 8)):
+            candidate.append(Variable(f"{module}.{name}.weight", (rows, 8), use="Linear"))
+            candidate.append(Variable(f"{module}.{name}.bias", (rows,), use="Linear"))
+    one = {variable.name: random.standard_normal(variable.shape) for variable in reference}
+    other = {}
+    for layer in ("layer_0", "layer_1"):
+        module = layer.replace("layer_", "blocks.")
+        for part, role in (("kernel", "weight"), ("bias", "bias")):
+            other[f"{module}.qkv.{role}"] = np.concatenate([one[f"{layer}/{name}/{part}"].T for name in order])
+            other[f"{module}.proj.{role}"] = one[f"{layer}/output/{part}"].T
+    draft = draft_mapping(reference, candidate, {})
+    assert draft.total
+    found = joined(draft.by(Gradients(one, other)))
+    for at, name in enumerate(order):
+        assert found[f"layer_1/{name}/kernel"] == (("blocks.1.qkv.weight",), f"transpose | rows({at}, 3)")
+        assert found[f"layer_0/{name}/bias"] == (("blocks.0.qkv.bias",), f"rows({at}, 3)")
+    assert found["layer_1/output/kernel"] == (("blocks.1.proj.weight",), "transpose")
+
+
+def test_a_dense_layer_that_is_as_wide_as_two_others_is_no_two_of_them():
+    reference = [Variable(f"fc{at}/kernel", shape, use="MatMul") for at, shape in enumerate([(8, 16), (16, 8), (8, 8)])]
+    candidate = [Variable(f"body.{at}.weight", v.shape[::-1], use="Linear") for at, v in enumerate(reference)]
+    found = joined(draft_mapping(reference, candidate, {}))
+    assert {name: text for name, (_, text) in found.items()} == dict.fromkeys(found, "transpose") and len(found) == 3
