@@ -26,7 +26,7 @@ ALONG = 5e-4
 PARALLEL = 1e-9
 # Cosine from which two gradients are compared element by element. At the cosine c of two of one length their distance is
 # sqrt((1 - c) / 2), 0.07 here: of its square, some 0.02 of |a|^2, rounding leaves 14 places.
-ALIKE = 0.99
+LEAST_COSINE = 0.99
 FEWEST_COMPARED = 4  # elements: of fewer, being a multiple is likelier to be chance; of one, it is certain
 
 
@@ -124,9 +124,9 @@ def _distances(ones: Array, others: Array) -> tuple[Array, Array]:
     squares = np.add.outer((ones * ones).sum(1), (others * others).sum(1))
     products = ones @ others.T
     lengths = np.multiply.outer(*(np.linalg.norm(each, axis=1) for each in (ones, others)))
-    apart = np.sqrt(np.maximum(squares - 2 * products, 0.0))
+    difference = np.sqrt(np.maximum(squares - 2 * products, 0.0))
     total = np.sqrt(squares + 2 * lengths)  # |a| + |b|
-    return np.minimum(1.0, apart / np.where(total, total, 1.0)), products >= ALIKE * lengths
+    return np.minimum(1.0, difference / np.where(total, total, 1.0)), products >= LEAST_COSINE * lengths
 
 
 def _largest(rows: Array) -> Array:

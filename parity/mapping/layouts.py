@@ -220,7 +220,7 @@ class Maps:
 
     def makes(self, place: int, size: int) -> list[int]:
         """Returns the numbers of channels, likeliest first, of maps that `size` outputs may become, or be multiplied by."""
-        return [*dict.fromkeys([*self.behind(place, size), *self.beside(place, size)])]
+        return [*dict.fromkeys([*self.behind(place, size), *self.multiplied_with(place, size)])]
 
     def follows_one(self, place: int) -> bool:
         """Whether the kernel next in front is a convolution's with fewer outputs than this one has inputs."""
@@ -228,7 +228,7 @@ class Maps:
         channels = _outputs(self.variables[self._kernels[at]]) if at >= 0 else 0
         return _divides(channels, self.variables[place].shape[0])
 
-    def beside(self, place: int, size: int) -> list[int]:
+    def multiplied_with(self, place: int, size: int) -> list[int]:
         """Returns the numbers of channels, nearest first, of flattened maps that `size` outputs may be multiplied by.
 
         As an embedding of what is asked about a picture is: the dense kernel next behind a convolution reads something else

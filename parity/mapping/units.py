@@ -24,7 +24,7 @@ GRU_GATES = ("reset", "update", "new")
 GATES = tuple(f"gates({', '.join(map(str, order))})" for order in permutations(range(3)))
 
 
-FUSED = (2, 3, 4, 6, 8)  # layers that ports compute as one
+LAYERS_IN_ONE = (2, 3, 4, 6, 8)  # layers that ports compute as one
 
 
 class Unit(NamedTuple):
@@ -231,7 +231,7 @@ def _blocks_of(kernel: Variable, same: Counter[tuple[int, ...]], reference: Form
     """In how many blocks a kernel's rows are kernels of the reference, 0 where one may be the whole or nothing fits."""
     if any(fits(v, kernel) or fits_but_for_ones(v, kernel) or any(_reshaped(v, kernel)) for v in reference):
         return 0
-    for count in FUSED:
+    for count in LAYERS_IN_ONE:
         block = (kernel.shape[0] // count, *kernel.shape[1:])
         known = sum(number for v, number in reference.items() if v.kind == "weight" and v.shape == block[::-1])
         # As many more than the port has layers of that size: what is left of those alone may be parts of others.

@@ -80,6 +80,7 @@ class Guard:
         self._folder = os.path.realpath(folder) + os.sep
         self._armed = False
         self.done: list[str] = []
+        sys.dont_write_bytecode = True  # what is imported on the way is no file that a reader writes
         sys.addaudithook(self._hear)
 
     @contextlib.contextmanager

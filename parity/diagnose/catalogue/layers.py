@@ -247,7 +247,7 @@ ROWS: tuple[CauseInfo, ...] = (
             ),
             "of a sequence": Wording(
                 "{layer} takes the numbers of {sequence} in other places in the port, as {other} has them",
-                "reshape, transpose, split, pad and join as the graph does, axis for axis",
+                "reshape, transpose, split, pad and concatenate as the graph does, axis for axis",
             ),
             "form": Wording(
                 "the labels and what they are compared with are flattened in different orders: the loss is {what}",

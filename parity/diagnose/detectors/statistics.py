@@ -22,7 +22,7 @@ from parity.trace.arrays import Array
 # How far from a whole number a count of values n may be, relative: of n / (n - 1) = 1 + 1 / n the fit tells n times
 # fewer digits of n. Of thousands nearly any number lies near a whole one otherwise.
 FROM_WHOLE_COUNT = 1e-5
-FEWEST_CHANNELS = 3  # that tell two numbers, and whether a third follows them
+CHANNELS_OF_TWO_NUMBERS = 3  # that tell two numbers, and whether a third follows them
 CLOSE_STATISTIC = 1e-6  # of another statistic: n for n - 1 moves a variance by 5e-6 of it and more, rounding by 1e-15
 # Of a difference of statistics: a move of 1e-10 of a statistic, once that is stored, keeps six digits (u64 over 1e-10).
 STORED = 1e-6
@@ -88,7 +88,7 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
     if first.name not in found:
         return None
     # Two numbers are not told by fewer than three channels: then by those of the other norms, which move alike.
-    alone = found[first.name][0].size >= FEWEST_CHANNELS
+    alone = found[first.name][0].size >= CHANNELS_OF_TWO_NUMBERS
     names = [first.name] if alone else [name for name in found if _part(name) == _part(first.name)]
     given = [(*found[name], evidence.before(step, "stat", name)) for name in names]
     triples = [each for each in given if all(value is not None and is_finite(value) for value in each)]
@@ -98,7 +98,7 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
     one, other, before = (
         np.concatenate([np.ravel(value) for value in values]) for values in zip(*triples, strict=True)
     )
-    if one.size < FEWEST_CHANNELS:
+    if one.size < CHANNELS_OF_TWO_NUMBERS:
         return None
     # (channels, 2): two unknowns, so three channels at least.
     columns = np.stack([one, before], axis=1)

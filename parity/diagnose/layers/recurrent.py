@@ -190,8 +190,8 @@ class _Run:
         numbers = np.sort(self._x, axis=None)
         work = _Work(MOST_MULTIPLICATIONS)  # of their own: what the other rules left says nothing of these
         for name, value in self._layer.sequences.items():
-            alike = value.shape == self._x.shape and not same_in_order(value, self._x)
-            if alike and same_in_order(np.sort(value, axis=None), numbers):
+            other = value.shape == self._x.shape and not same_in_order(value, self._x)
+            if other and same_in_order(np.sort(value, axis=None), numbers):
                 yield name, _Run(self._layer, self._weights, value, work)
 
     def gives(self, rule: _Rule, unlike: Outputs | None = None) -> bool:
@@ -439,8 +439,8 @@ def _whole(value: Array, shape: tuple[int, int, int]) -> Iterator[Array]:
 
 
 def _in_parts(made: Array, parts: Sequence[Array]) -> bool:
-    alike = (part for part in parts if part.shape == made.shape)
-    return any(norm(part - made) <= CLOSE_FIRST_STEPS * norm(made) for part in alike)
+    fitting = (part for part in parts if part.shape == made.shape)
+    return any(norm(part - made) <= CLOSE_FIRST_STEPS * norm(made) for part in fitting)
 
 
 def _shows(made: Outputs, value: Array, unlike: Outputs | None = None) -> bool:

@@ -39,7 +39,7 @@ def recurrent_layers(place: Location, evidence: Evidence, step: int, tower: str)
     sequences = {name: value for name, value in feeds.items() if value.ndim == 3 and value.dtype.kind == "f"}
     examples = {len(value) for value in feeds.values() if value.ndim}
     here, there = (sequences_of(passed, set(n), examples) for passed, n in zip((one, other), known, strict=True))
-    sequences.update({**here, **there, **_cut_alike(here, there)})
+    sequences.update({**here, **there, **_in_steps_of(here, there)})
     states = {name: value for name, value in feeds.items() if value.ndim == 2 and value.dtype.kind == "f"}
     states.update(_outputs(one, set(known[0]), 2))
     lengths = {n: v.reshape(-1) for n, v in feeds.items() if v.ndim in (1, 2) and v.dtype.kind in "iu"}
@@ -137,7 +137,7 @@ def sequences_of(passed: Pass, known: Collection[int], examples: Collection[int]
     return {**found, **turned}
 
 
-def _cut_alike(reference: Mapping[str, Array], candidate: Mapping[str, Array]) -> dict[str, Array]:
+def _in_steps_of(reference: Mapping[str, Array], candidate: Mapping[str, Array]) -> dict[str, Array]:
     """Sequences of the reference in other steps, which the candidate has of the same numbers: pairs of frames as one."""
     found: dict[str, Array] = {}
     numbers = {name: np.sort(value, axis=None) for name, value in reference.items()}

@@ -107,8 +107,8 @@ def _decided(draft: Draft, ready: Ready) -> Draft:
         variant = _in_layout_of_graph(variant, own_passes)
     outputs = Outputs(gradients, *passes, variant)
     guessed = by_neighbours(variant, outputs, (passes[0].ops, passes[1].ops))
-    told_apart = exchanged(guessed, outputs, own_passes)
-    decided = most_reached(told_apart.with_reasons_since(draft), gradients, own_passes)
+    with_exchanges = exchanged(guessed, outputs, own_passes)
+    decided = most_reached(with_exchanges.with_reasons_since(draft), gradients, own_passes)
     # Once more under what was decided, for the proof has to be of that.
     final = own_passes(decided)
     if final is None:

@@ -197,7 +197,7 @@ def exchanged(draft: Draft, tied: Outputs, passes: Callable[[Draft], tuple[Pass,
       tied: outputs from a state in which no guess counts.
       passes: makes the forward passes of both sides under an assignment, from weights as they are.
     """
-    pairs = list(islice(_alike(draft, tied), MOST_EXCHANGED))
+    pairs = list(islice(_exchangeable(draft, tied), MOST_EXCHANGED))
     most = outputs_shared(passes(draft)) if pairs else 0
     for one, other in pairs:
         tried = _with_exchanged(draft, one, other)
@@ -212,7 +212,7 @@ def outputs_shared(passes: tuple[Pass, Pass] | None) -> int:
     return len(reach(*passes).reference) if passes is not None else 0
 
 
-def _alike(draft: Draft, tied: Outputs) -> Iterator[tuple[str, str]]:
+def _exchangeable(draft: Draft, tied: Outputs) -> Iterator[tuple[str, str]]:
     """Names of two variables whose units may be exchanged, with what they give from tied weights no farther off."""
     open_ = [guess for guess in draft.guesses if not guess.verified and len(guess.variable.shape) > 1]
     for one, other in combinations(open_, 2):

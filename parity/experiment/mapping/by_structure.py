@@ -13,7 +13,7 @@ from parity.mapping import Draft, Variable
 from parity.mapping.units import Unit
 from parity.trace import ForwardOp
 
-ROUNDS = 4  # how many kernels away is looked at: past a separable convolution and what joins two paths behind it
+KERNELS_AWAY = 4  # how many kernels away is looked at: past a separable convolution and what joins two paths behind it
 
 
 class Structure:
@@ -55,12 +55,12 @@ class _Around(NamedTuple):
 
     Fields:
       before, behind: those that are read next in front of it, and next behind it.
-      beside: those of what is first computed together with it, as a sum of two paths.
+      siblings: those of what is first computed together with it, as a sum of two paths.
     """
 
     before: set[str]
     behind: set[str]
-    beside: set[str]
+    siblings: set[str]
 
 
 def _weights(draft: Draft) -> tuple[_Weights, _Weights]:
@@ -86,7 +86,7 @@ def _labels(ops: Sequence[ForwardOp], weights: _Weights, numbers: dict[object, i
     around = _around(ops, weights.kernels)
     current = {name: numbers.setdefault(weights.like.get(name, 0), len(numbers)) for name in around}
     labels = {name: [label] for name, label in current.items()}
-    for _ in range(ROUNDS):
+    for _ in range(KERNELS_AWAY):
         current = {
             name: numbers.setdefault(
                 (current[name], *(tuple(sorted(current[each] for each in those)) for those in near)), len(numbers)
@@ -112,7 +112,7 @@ def _around(ops: Sequence[ForwardOp], kernels: set[str]) -> dict[str, _Around]:
             near = found.setdefault(name, _Around(set(), set(), set()))
             near.before.update(before[number])
             near.behind.update(behind[number])
-            near.beside.update(_beside(number, own, before, after) | own[number] - {name})
+            near.siblings.update(_siblings(number, own, before, after) | own[number] - {name})
     return found
 
 
@@ -124,7 +124,7 @@ def _next(own: Sequence[set[str]], neighbours: Sequence[Sequence[int]], order: I
     return found
 
 
-def _beside(
+def _siblings(
     number: int, own: Sequence[set[str]], before: Sequence[set[str]], after: Sequence[Sequence[int]]
 ) -> set[str]:
     """The kernels of what an op's output is first computed together with."""

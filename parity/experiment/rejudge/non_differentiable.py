@@ -75,7 +75,7 @@ class Beside:
     def alone(self, step: int) -> list[Check]:
         """Returns the checks of one step by itself, its counters the reference's; none of a step that is not there."""
         traces = self._runs.lockstep(step)
-        there = traces is not None and step in traces.reference64.step_numbers and self._is_beside(traces, step)
+        there = traces is not None and step in traces.reference64.step_numbers and self._is_continuous(traces, step)
         return judge_lockstep(self._join, traces, [step]) if traces is not None and there else []
 
     def in_lockstep(self) -> list[Check]:
@@ -83,10 +83,10 @@ class Beside:
         traces = self._runs.lockstep()
         if traces is None:
             return []
-        steps = [step for step in traces.reference64.step_numbers if self._is_beside(traces, step)]
+        steps = [step for step in traces.reference64.step_numbers if self._is_continuous(traces, step)]
         return judge_lockstep(self._join, traces, steps)
 
-    def _is_beside(self, traces: Lockstep, step: int) -> bool:
+    def _is_continuous(self, traces: Lockstep, step: int) -> bool:
         """Whether the reference's losses are there what they are at the kink, at which every function is continuous."""
         losses = [c for c in self._checks if (c.run, c.step) == ("lockstep", step) and quantity_of(c.key) == "loss"]
         for check in losses:

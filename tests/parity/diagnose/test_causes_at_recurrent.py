@@ -8,7 +8,13 @@ import pytest
 from parity.diagnose.layers import recurrent as at_recurrent
 from parity.diagnose.layers.recurrent import Recurrent, other_last, other_recurrence
 from parity.diagnose.layers.recurrent_cells import Cell, Way, over_steps, step_of, weights_of
-from parity.diagnose.located.recurrent import _cut_alike, _whole_numbers, recurrent_layers, sequences_of, shared_scopes
+from parity.diagnose.located.recurrent import (
+    _in_steps_of,
+    _whole_numbers,
+    recurrent_layers,
+    sequences_of,
+    shared_scopes,
+)
 from parity.locate.matching import Pass
 from parity.trace import ForwardOp, Operand
 
@@ -100,7 +106,7 @@ def test_a_sequence_is_cut_into_the_steps_that_the_candidate_has_of_its_numbers(
     """Two frames of six are joined: neighbours in the reference, halves in the candidate, both by what takes them."""
     frames = RANDOM.normal(size=(2, 6, 3))
     halves = frames.reshape(2, 2, 3, 3).swapaxes(1, 2).reshape(2, 3, 6)
-    found = _cut_alike({"frames": frames}, {"joined": halves, "others": 2 * halves})
+    found = _in_steps_of({"frames": frames}, {"joined": halves, "others": 2 * halves})
     assert [*found] == ["frames, cut into steps of 6"]
     np.testing.assert_array_equal(found["frames, cut into steps of 6"], frames.reshape(2, 3, 6))
 
