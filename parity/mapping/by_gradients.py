@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Map
-from itertools import combinations, islice
+from itertools import combinations, islice, product
 
 import numpy as np
 
@@ -27,6 +27,7 @@ PARALLEL = 1e-9
 # Cosine from which two gradients are compared element by element. At the cosine c of two of one length their distance is
 # sqrt((1 - c) / 2), 0.07 here: of its square, some 0.02 of |a|^2, rounding leaves 14 places.
 LEAST_COSINE = 0.99
+ELEMENTS_AT_ONCE = 1 << 23  # elements of either side that are compared at once: 64 MB
 FEWEST_COMPARED = 4  # elements: of fewer, being a multiple is likelier to be chance; of one, it is certain
 
 
@@ -65,18 +66,22 @@ class Gradients(Numbers):
 
     def _fill(self, found: Array, ones: list[Array | None], others: list[Array | None], columns: list[int]) -> None:
         """Writes the distances of all pairs of gradients of one size into rows and columns of `found`."""
-        for size in {each.size for each in ones if each is not None}:
+        for size in {each.size for each in ones if each is not None and each.size}:
             rows = [row for row, each in enumerate(ones) if each is not None and each.size == size]
             places = [place for place, each in enumerate(others) if each is not None and each.size == size]
-            if not places:
-                continue
-            one, other = np.array([ones[row] for row in rows]), np.array([others[place] for place in places])
-            distances, close = _distances(one, other)
-            silent = np.maximum.outer(_largest(one), _largest(other)) <= ZERO_GRADIENT * self._scale
-            distances[silent] = np.nan
-            for row, place in zip(*np.nonzero(close & ~silent), strict=True):
-                distances[row, place] = self._distance(one[row], other[place])
-            found[np.ix_(rows, [columns[place] for place in places])] = distances
+            at_once = max(1, ELEMENTS_AT_ONCE // size)
+            for mine, theirs in product(_in_parts(rows, at_once), _in_parts(places, at_once)):
+                one, other = np.array([ones[row] for row in mine]), np.array([others[place] for place in theirs])
+                found[np.ix_(mine, [columns[place] for place in theirs])] = self._distances(one, other)
+
+    def _distances(self, ones: Array, others: Array) -> Array:
+        """Returns the distances of all pairs of rows, NaN of two that are nothing but rounding."""
+        distances, close = _distances(ones, others)
+        silent = np.maximum.outer(_largest(ones), _largest(others)) <= ZERO_GRADIENT * self._scale
+        distances[silent] = np.nan
+        for row, place in zip(*np.nonzero(close & ~silent), strict=True):
+            distances[row, place] = self._distance(ones[row], others[place])
+        return distances
 
     def _held(self, unit: Unit) -> tuple[int, ...]:
         return tuple(place for place, name in enumerate(unit.names) if name in self._candidate)
@@ -127,6 +132,10 @@ def _distances(ones: Array, others: Array) -> tuple[Array, Array]:
     difference = np.sqrt(np.maximum(squares - 2 * products, 0.0))
     total = np.sqrt(squares + 2 * lengths)  # |a| + |b|
     return np.minimum(1.0, difference / np.where(total, total, 1.0)), products >= LEAST_COSINE * lengths
+
+
+def _in_parts(places: Sequence[int], size: int) -> list[Sequence[int]]:
+    return [places[begin : begin + size] for begin in range(0, len(places), size)]
 
 
 def _largest(rows: Array) -> Array:
@@ -259,7 +268,7 @@ def uneven(value: Array, name: str) -> Array:
       value: any shape.
       name: of the weight: beta and gamma of one layer are to differ, on every machine.
     """
-    if np.ptp(value) or (value.size < 2 and np.any(value)):
+    if not value.size or np.ptp(value) or (value.size == 1 and np.any(value)):
         return value
     # 0.05, so that a gamma of 1 stays a gamma.
     random = np.random.default_rng(sum(name.encode()))

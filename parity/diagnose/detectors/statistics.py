@@ -114,9 +114,8 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
     if abs(of_new + of_old - 1) <= CLOSE:
         fits = f"{' and '.join(names)} fits moving' = moving + {of_new:.6g} (reference' - moving)"
         share = share_explained(first, [(of_new * one + of_old * before, other, one)])
-        if (
-            found[first.name][0].ndim > 1
-        ):  # no norm has a moving matrix: it is a copy that follows weights, as a target network does
+        # No norm has a moving matrix: it is a copy that follows weights, as a target network does.
+        if found[first.name][0].ndim > 1:
             return build_cause("average_decay", "copy", evidence=f"all of {fits}", explains=share, of_new=of_new)
         return build_cause("batch_norm_momentum", evidence=f"every channel of {fits}", explains=share, of_new=of_new)
     if not alone:

@@ -25,6 +25,7 @@ DEEPER = 0.02  # for every op between them and what reads the weights: about as 
 OF_LAYOUT = 1e-3
 STATISTIC = "statistic"  # the kind of a moving mean or variance
 PLAIN = ""  # the layout of what is no flattened map
+MOST_OPEN = 256  # variables of which pairs are looked for: 32,640 pairs
 MOST_EXCHANGED = 24  # pairs of layers, a forward pass of the port each
 FURTHER = 4  # ops behind the one that reads a variable that may belong to its layer: the rest of a norm, an activation
 
@@ -214,9 +215,11 @@ def outputs_shared(passes: tuple[Pass, Pass] | None) -> int:
 
 def _exchangeable(draft: Draft, tied: Outputs) -> Iterator[tuple[str, str]]:
     """Names of two variables whose units may be exchanged, with what they give from tied weights no farther off."""
-    open_ = [guess for guess in draft.guesses if not guess.verified and len(guess.variable.shape) > 1]
+    open_ = [guess for guess in draft.guesses if not guess.verified and len(guess.variable.shape) > 1][:MOST_OPEN]
+    units = {id(guess.options): {unit for unit, _ in guess.options} for guess in open_}
     for one, other in combinations(open_, 2):
-        if one.why == other.why == BY_LIKENESS or not (_becomes(one, other.unit) and _becomes(other, one.unit)):
+        crossing = other.unit in units[id(one.options)] and one.unit in units[id(other.options)]
+        if not crossing or one.unit == other.unit or one.why == other.why == BY_LIKENESS:
             continue
         own = [tied.depth(each.variable.name, each.unit.names) for each in (one, other)]
         crossed = tied.depth(one.variable.name, other.unit.names), tied.depth(other.variable.name, one.unit.names)
@@ -225,7 +228,7 @@ def _exchangeable(draft: Draft, tied: Outputs) -> Iterator[tuple[str, str]]:
             yield one.variable.name, other.variable.name
 
 
-def _becomes(guess: Guess, unit: Unit, layout: str = PLAIN) -> str:
+def _becomes(guess: Guess, unit: Unit, layout: str) -> str:
     """By which transform a variable may become a unit, in a layout if there is one; "" where it may not."""
     texts = [text for each, text in guess.options if each == unit]
     return next((text for text in texts if _layout(text) == layout), texts[0] if texts else "")
@@ -244,7 +247,7 @@ def _with_exchanged(draft: Draft, one: str, other: str) -> Draft:
         layer, _, role = guess.unit.label.rpartition(".")
         partner = by_label.get(f"{partners[layer]}.{role}") if layer in partners else None
         text = _becomes(guess, partner.unit, _layout(partner.text)) if partner is not None else ""
-        if partner is not None and text and _becomes(partner, guess.unit):
+        if partner is not None and text and _becomes(partner, guess.unit, _layout(guess.text)):
             guess = guess._replace(unit=partner.unit, text=text)
         guesses.append(guess)
     return draft._replace(guesses=tuple(guesses))
