@@ -259,7 +259,7 @@ def _nested(size):
     return {"first": [part.tolist() for part in first], "second": [part.tolist() for part in second]}
 
 
-def test_nested_and_sparse_features_are_in_steps_of(tf):
+def test_nested_and_sparse_features_are_cut_alike(tf):
     assert tf(_nested, size=4) == {
         "first": [[0, 1], [0, 1], [[0.0, 5.0], [0.0, 0.0]]],
         "second": [[2, 3], [2, 3], [[0.0, 0.0], [7.0, 0.0]]],
