@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from parity.diagnose.agreement import CLOSE_OUTPUT, same_in_order
+from parity.diagnose.agreement import same_in_order
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.layers.recurrent_cells import (
     GATE_NAMES,
@@ -22,21 +22,16 @@ from parity.diagnose.layers.recurrent_cells import (
     step_of,
     weights_of,
 )
+from parity.diagnose.layers.recurrent_outputs import begins_one, is_among, parts_of, shows
 from parity.diagnose.ops.windows import MOST_MULTIPLICATIONS
-from parity.judge.metrics import norm
 from parity.judge.result import Cause
 from parity.trace.arrays import Array
 
-# From which on two rules give other numbers, relative: four decades above what a right one may be off, so that a value
-# never counts for both.
-LEAST_DIFFERENCE_OF_RULES = 1e-6
 ZEROS = "zeros"
 MOST_STATES = 8
 MOST_ELEMENTS_OF_INPUT = 4_000_000
 OF_A_STEP = 1e5  # as many multiplications as what a step takes beside its own
 FIRST_STEPS = 3  # steps of one example, by which most rules are told to be others
-# of these steps, to be worth the whole layer: more than any right rule is off, by four decades
-CLOSE_FIRST_STEPS = 1e-6
 ORDERS = {"LSTM": ("ijfo", "ifjo"), "GRU": ("rzh", "zrh"), "RNN": ("h",)}
 
 
@@ -138,7 +133,7 @@ class _Run:
         self._layer, self._weights, self._x, self._work = layer, weights, x, work
         # (all outputs, last outputs) of the reference and of the candidate, as far as shapes allow.
         self._parts = tuple(
-            _parts(values, (*x.shape[:2], weights.units)) for values in (layer.reference, layer.candidate)
+            parts_of(values, (*x.shape[:2], weights.units)) for values in (layer.reference, layer.candidate)
         )
         shape = (len(x), weights.units)  # of a state: (examples, units)
         fitting = {name: value for name, value in layer.states.items() if value.shape == shape}
@@ -200,7 +195,7 @@ class _Run:
             return False
         made = self.outputs(rule)
         values = self._layer.reference if unlike is None else self._layer.candidate
-        return any(_shows(made, value, unlike) for value in values)
+        return any(shows(made, value, unlike) for value in values)
 
     def _may_give(self, rule: _Rule, side: int) -> bool:
         """Whether one example by a rule allows that it gives an output of a side; none does once the work is done."""
@@ -209,7 +204,7 @@ class _Run:
             return False
         # The first steps of a sequence depend on nothing later, so that three of them refute most rules.
         begun = [each[:1, :FIRST_STEPS] for each in whole]
-        if not rule.reverse and whole and _in_parts(self.outputs(rule, 1, FIRST_STEPS).steps, begun):
+        if not rule.reverse and whole and begins_one(self.outputs(rule, 1, FIRST_STEPS).steps, begun):
             return True
         # Backwards the first step comes last: then only all steps together show it.
         if not lasts and not rule.reverse:
@@ -217,7 +212,9 @@ class _Run:
         # One example over all its steps: the last output needs them.
         made = self.outputs(rule, 1)
         firsts = [each[:1] for each in lasts]
-        return _in_parts(made.steps, [each[:1] for each in whole]) or any(_in_parts(each, firsts) for each in made.last)
+        return begins_one(made.steps, [each[:1] for each in whole]) or any(
+            begins_one(each, firsts) for each in made.last
+        )
 
     def usual(self, kind: str) -> Iterator[_Rule]:
         """The rules that a reference may have, the likeliest first."""
@@ -254,13 +251,13 @@ class _Run:
         return None
 
     def _is_given(self, made: Outputs, base: Outputs) -> bool:
-        return any(_shows(made, value, base) for value in self._layer.candidate)
+        return any(shows(made, value, base) for value in self._layer.candidate)
 
     def _is_read(self, made: Outputs, base: Outputs) -> bool:
         """Whether the candidate goes on with what it can take of these outputs alone."""
         taken = zip(_taken(made.steps, {}), _taken(base.steps, {}), strict=True)
         return any(
-            one.any() and not _among(one, [other]) and _among(one, self._layer.read)
+            one.any() and not is_among(one, [other]) and is_among(one, self._layer.read)
             for (_, one), (_, other) in taken  # zeros may be any first state's
         )
 
@@ -385,7 +382,7 @@ def other_last(layer: Recurrent) -> Cause | None:
     for name, x in layer.sequences.items():
         # What is zero everywhere, as in a layer that has not begun, is any step.
         taken = {words: made for words, made in _taken(x, layer.lengths) if made.any()}
-        seen = {words: [_among(made, values) for values in layer.parted] for words, made in taken.items()}
+        seen = {words: [is_among(made, values) for values in layer.parted] for words, made in taken.items()}
         own = next((words for words, (here, there) in seen.items() if here and not there), None)
         other = next((words for words, (here, there) in seen.items() if there and not here), None)
         if own is not None and other is not None:
@@ -414,64 +411,3 @@ def _taken(x: Array, lengths: Mapping[str, Array]) -> Iterator[tuple[str, Array]
             yield f"the step {feed} - 2", x[rows, given - 2]
             within = (np.arange(x.shape[1]) < given[:, None])[..., None]
             yield f"the mean of the steps before {feed}", (x * within).sum(axis=1) / given[:, None]
-
-
-def _among(made: Array, values: Sequence[Array]) -> bool:
-    return any(value.shape == made.shape and norm(value - made) <= CLOSE_OUTPUT * norm(made) for value in values)
-
-
-def _parts(values: Sequence[Array], shape: tuple[int, int, int]) -> tuple[list[Array], list[Array]]:
-    """What may be all outputs of a layer, of their shape, and what may be the last ones."""
-    return [part for value in values for part in _whole(value, shape)], [
-        value for value in values if value.shape == (shape[0], shape[2])
-    ]
-
-
-def _whole(value: Array, shape: tuple[int, int, int]) -> Iterator[Array]:
-    """Yields a value of three axes as all outputs of a layer, in either layout, and halves of two directions."""
-    units = shape[2]
-    # One direction, or two side by side along the last axis.
-    if value.ndim == 3 and value.shape[2] in (units, 2 * units):
-        for begin in range(0, value.shape[2], units):
-            part = value[..., begin : begin + units]
-            # Steps first, as torch has them.
-            yield from (each for each in (part, part.swapaxes(0, 1)) if each.shape == shape)
-
-
-def _in_parts(made: Array, parts: Sequence[Array]) -> bool:
-    fitting = (part for part in parts if part.shape == made.shape)
-    return any(norm(part - made) <= CLOSE_FIRST_STEPS * norm(made) for part in fitting)
-
-
-def _shows(made: Outputs, value: Array, unlike: Outputs | None = None) -> bool:
-    """Whether a value is all of some outputs, in either layout, one half of two directions, or the last of them.
-
-    Args:
-      made: the outputs.
-      value: what may be them.
-      unlike: outputs of another rule, that the value must not be: what both rules give tells neither.
-    """
-    examples, steps, units = made.steps.shape
-    if value.ndim == 3:
-        # What both rules give tells neither: at some step they have to be apart.
-        told = _differ(made.steps, unlike.steps if unlike is not None else None)
-        parts = _whole(value, (examples, steps, units))
-        return told and any(norm(part - made.steps) <= CLOSE_OUTPUT * norm(made.steps) for part in parts)
-    if value.shape != (examples, units) or steps < 2:
-        return False
-    others = unlike.last if unlike is not None else [None] * len(made.last)
-    return any(_is_last(each, value, other) for each, other in zip(made.last, others, strict=False))
-
-
-def _is_last(last: Array, value: Array, unlike: Array | None) -> bool:
-    if last.shape != value.shape:
-        return False
-    near = CLOSE_OUTPUT * norm(last)
-    return bool(
-        # One number first: most values are told by it, without a pass over all of them.
-        abs(value[0, 0] - last[0, 0]) <= near and last.any() and _differ(last, unlike) and norm(value - last) <= near
-    )
-
-
-def _differ(made: Array, other: Array | None) -> bool:
-    return other is None or norm(made - other) > LEAST_DIFFERENCE_OF_RULES * norm(other)
