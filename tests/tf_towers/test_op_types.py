@@ -201,20 +201,21 @@ def _scaled_use(resource):
     from tf_towers.facts import _consumers
 
     with tf.Graph().as_default(), tf.variable_scope("", use_resource=resource):
-        kernel, turned = tf.get_variable("w", [2, 2]), tf.get_variable("v", [2, 2])
+        kernel, turned, inverted = (tf.get_variable(name, [2, 2]) for name in "wvu")
         alpha = tf.get_variable("alpha", [])
         with tf.name_scope("tower_0"):
             x = tf.placeholder(tf.float32, [4, 2])
             sigma = tf.norm(x)
             tf.matmul(tf.matmul(x, kernel * 0.5 / sigma) * alpha, turned * [1.0, 2.0])
+            tf.matmul(x, sigma / inverted)
         places = {op: place for place, op in enumerate(tf.get_default_graph().get_operations())}
-        return {"found": [_consumers(each, frozenset(), places, True) for each in (kernel, turned, alpha)]}
+        return {"found": [_consumers(each, frozenset(), places, True) for each in (kernel, turned, alpha, inverted)]}
 
 
 @pytest.mark.parametrize("resource", [False, True])
 def test_a_weight_times_one_number_is_used_by_what_reads_the_product(tf, resource):
-    """An equalized learning rate and a spectral norm; not a factor for each column, nor a number that is trained itself."""
-    assert tf(_scaled_use, resource=resource)["found"] == [["MatMul"], ["Mul"], ["Mul"]]
+    """An equalized learning rate and a spectral norm; not a factor for each column, a trained number, nor one over it."""
+    assert tf(_scaled_use, resource=resource)["found"] == [["MatMul"], ["Mul"], ["Mul"], ["RealDiv"]]
 
 
 def _racing(resource, way):

@@ -32,8 +32,11 @@ def passes_weights_on(op: Operation, tensor: Tensor) -> bool:
     """
     if op.type in READING_OR_CASTING | RESHAPING:
         return True
-    others = [each for each in op.inputs if each is not tensor]
-    return op.type in SCALING and len(others) == 1 and others[0].shape.ndims == 0 and tensor.shape.ndims != 0
+    if op.type not in SCALING or tensor.shape.ndims == 0:
+        return False
+    # A product by either side; of a quotient, what is divided: a number over the weights is no multiple of them.
+    others = [number for number, each in enumerate(op.inputs) if each is not tensor]
+    return len(others) == 1 and op.inputs[others[0]].shape.ndims == 0 and (op.type == "Mul" or others == [1])
 
 
 def earlier(ops: AbstractSet[Operation], marked: Sequence[Operation]) -> Dict[Operation, int]:

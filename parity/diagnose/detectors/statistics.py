@@ -89,7 +89,8 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
         return None
     # Two numbers are not told by fewer than three channels: then by those of the other norms, which move alike.
     alone = found[first.name][0].size >= CHANNELS_OF_TWO_NUMBERS
-    names = [first.name] if alone else [name for name in found if _part(name) == _part(first.name)]
+    part = first.name.rpartition("/")[2]
+    names = [first.name] if alone else [name for name in found if name.rpartition("/")[2] == part]
     given = [(*found[name], evidence.before(step, "stat", name)) for name in names]
     triples = [each for each in given if all(value is not None and is_finite(value) for value in each)]
     if len(triples) < len(names):
@@ -112,7 +113,8 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
     if rounds_to_one(of_new):
         return None  # they move as far, and differ by something else
     if abs(of_new + of_old - 1) <= CLOSE:
-        fits = f"{' and '.join(names)} fits moving' = moving + {of_new:.6g} (reference' - moving)"
+        others = "" if alone else f", as of {len(names) - 1} more,"
+        fits = f"{first.name}{others} fits moving' = moving + {of_new:.6g} (reference' - moving)"
         share = share_explained(first, [(of_new * one + of_old * before, other, one)])
         # No norm has a moving matrix: it is a copy that follows weights, as a target network does.
         if found[first.name][0].ndim > 1:
@@ -137,10 +139,6 @@ def batch_norm_statistics(first: FirstDifference, evidence: Evidence) -> Cause |
         "per channel, while the normalised activations are the same",
         whose=whose,
     )
-
-
-def _part(name: str) -> str:
-    return name.rpartition("/")[2]
 
 
 def _may_be_values(count: int, evidence: Evidence, step: int) -> bool:

@@ -5,7 +5,7 @@ from itertools import chain, combinations
 
 import numpy as np
 
-from parity.diagnose.agreement import CLOSE
+from parity.diagnose.agreement import CLOSE, same_in_order
 from parity.diagnose.edits.edit import (
     EDITED_ACTIVATIONS,
     LEAST_FACTOR,
@@ -166,14 +166,9 @@ def _is_one_over(run: RecomputedPass, numbers: Sequence[int], divisor: int) -> b
     """Whether an op gives 1 over what another one gives: then what is multiplied by it is divided by that."""
     if len(numbers) != 1:
         return False
-    op, taken = run.ops[numbers[0]], run.takes(numbers[0]) or []
-    constants = [float(each.value.reshape(())) for each in taken if each.source is None and each.value.size == 1]
-    constants += [float(value) for value in op.attributes.values() if isinstance(value, (int, float))]
-    inverts = plain(op.kind) == "reciprocal" or (plain(op.kind) in ("div", "rdiv") and 1 in constants)
-    # Of a number over it, and not of it over a number: what is taken first is that number.
-    first = next(iter(taken), None)
-    ahead = plain(op.kind) == "div" and first is not None and first.source is not None
-    return inverts and not ahead and [each.source for each in taken if each.source is not None] == [divisor]
+    given = run.output(numbers[0])
+    divided = run.output(divisor)
+    return given is not None and divided is not None and bool(divided.all()) and same_in_order(given, 1 / divided)
 
 
 def _is_of_a_like_term(run: RecomputedPass, number: int, other: int) -> bool:

@@ -108,7 +108,7 @@ def _other_places(run: "_Run", own: "_Rule", sequence: str) -> Cause | None:
     """
     base = run.outputs(own)
     for name, other in run.rearranged():
-        if other.gives(own, base):
+        if other.is_given(own, base):
             evidence = (
                 "run over either from the same weights, to the last digits: from the one comes what the reference has, from "
                 "the other what the candidate has"
@@ -172,8 +172,9 @@ class _Run:
         return over_steps(step_of(rule.cell, self._weights), x, state, Way(lengths, rule.reverse, rule.frozen, keeps))
 
     def _state(self, name: str, size: int) -> Array:
-        # Of an LSTM whose output is projected the first of both states has another size.
-        return self._states[name] if name != ZEROS else np.zeros((len(self._x), size))
+        state = self._states[name]
+        # Of an LSTM whose output is projected the first of both has another size: it begins with zeros.
+        return state if state.shape[1] == size else np.zeros((len(state), size))
 
     @property
     def layer(self) -> str:
@@ -189,13 +190,16 @@ class _Run:
             if other and same_in_order(np.sort(value, axis=None), numbers):
                 yield name, _Run(self._layer, self._weights, value, work)
 
-    def gives(self, rule: _Rule, unlike: Outputs | None = None) -> bool:
-        """Whether a rule gives one of the reference's outputs; given those of another sequence, one of the candidate's."""
-        if not self._may_give(rule, 0 if unlike is None else 1):
+    def gives(self, rule: _Rule) -> bool:
+        """Whether a rule gives one of the reference's outputs."""
+        if not self._may_give(rule, 0):
             return False
         made = self.outputs(rule)
-        values = self._layer.reference if unlike is None else self._layer.candidate
-        return any(shows(made, value, unlike) for value in values)
+        return any(shows(made, value) for value in self._layer.reference)
+
+    def is_given(self, rule: _Rule, base: Outputs) -> bool:
+        """Whether a rule gives one of the candidate's outputs, which `base` is not."""
+        return self._may_give(rule, 1) and self._is_given(self.outputs(rule), base)
 
     def _may_give(self, rule: _Rule, side: int) -> bool:
         """Whether one example by a rule allows that it gives an output of a side; none does once the work is done."""

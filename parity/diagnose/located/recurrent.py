@@ -140,13 +140,12 @@ def sequences_of(passed: Pass, known: Collection[int], examples: Collection[int]
 def _in_steps_of(reference: Mapping[str, Array], candidate: Mapping[str, Array]) -> dict[str, Array]:
     """Sequences of the reference in other steps, which the candidate has of the same numbers: pairs of frames as one."""
     found: dict[str, Array] = {}
-    numbers = {name: np.sort(value, axis=None) for name, value in reference.items()}
-    for other in candidate.values():
+    for value in candidate.values():
         for name, own in reference.items():
-            known = other.size != own.size or other.shape[-1] == own.shape[-1] or len(other) != len(own)
-            cut = f"{name}, cut into steps of {other.shape[-1]}"
-            if not known and cut not in found and same_in_order(np.sort(other, axis=None), numbers[name]):
-                found[cut] = own.reshape(other.shape)
+            cut = f"{name}, cut into steps of {value.shape[-1]}"
+            fits = (value.size, len(value)) == (own.size, len(own)) and value.shape != own.shape
+            if fits and cut not in found and same_in_order(np.sort(value, axis=None), np.sort(own, axis=None)):
+                found[cut] = own.reshape(value.shape)
     return found
 
 

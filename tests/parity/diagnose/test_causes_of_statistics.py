@@ -135,7 +135,7 @@ def test_of_a_single_channel_the_other_norms_tell_a_momentum_that_is_theirs_too(
     text = says(tmp_path, batch_norm_statistics, MEAN, own, theirs, before, kinds=kinds)
     assert (text is not None) == is_named
     if is_named:
-        assert "bn/moving_mean and norm/moving_mean fits moving' = moving + 2.5" in text
+        assert "every channel of bn/moving_mean, as of 1 more, fits moving' = moving + 2.5" in text
 
 
 def test_a_bias_in_front_of_a_norm_moves_its_mean_channel_by_channel(tmp_path):
