@@ -76,7 +76,7 @@ class Gradients(Numbers):
 
     def _distances(self, ones: Array, others: Array) -> Array:
         """Returns the distances of all pairs of rows, NaN of two that are nothing but rounding."""
-        distances, close = _distances(ones, others)
+        distances, close = _by_products(ones, others)
         silent = np.maximum.outer(_largest(ones), _largest(others)) <= ZERO_GRADIENT * self._scale
         distances[silent] = np.nan
         for row, place in zip(*np.nonzero(close & ~silent), strict=True):
@@ -120,11 +120,11 @@ def _compared(parts: Sequence[Array]) -> Array | None:
     return flat if np.isfinite(flat).all() else None
 
 
-def _distances(ones: Array, others: Array) -> tuple[Array, Array]:
+def _by_products(ones: Array, others: Array) -> tuple[Array, Array]:
     """Returns the distances of all pairs of rows, and of which they say too little: those that may be equal, or along.
 
-    By products of all rows with all rows, which a matrix product makes: |a - b|^2 = |a|^2 + |b|^2 - 2 ab. Of rows that are
-    alike too few places are left of that difference.
+    One matrix product makes all of them: |a - b|^2 = |a|^2 + |b|^2 - 2 ab. Of rows that are alike too few places are left
+    of that difference.
     """
     squares = np.add.outer((ones * ones).sum(1), (others * others).sum(1))
     products = ones @ others.T
@@ -253,24 +253,18 @@ def _by_label(guesses: Sequence[Guess], labels: Map[str, Array], values: Map[str
     for guess in guesses:
         own, value = labels[guess.variable.name].ravel(), np.asarray(values[guess.variable.name], np.float64)
         number = np.bincount(own, minlength=count)
-        mean = np.bincount(own, uneven(value, guess.variable.name).ravel(), minlength=count) / np.maximum(number, 1)
+        mean = np.bincount(own, _uneven(value, guess.variable.name).ravel(), minlength=count) / np.maximum(number, 1)
         fresh = (number > 0) & ~done
         start[fresh], done[fresh] = mean[fresh], True
     return start
 
 
-def uneven(value: Array, name: str) -> Array:
-    """Returns values of a weight that are not all one number, as zeros and ones are that biases and gammas start from.
-
-    Where they are none, they are its own. A gate that starts at 0 would hide all that comes through it.
-
-    Args:
-      value: any shape.
-      name: of the weight: beta and gamma of one layer are to differ, on every machine.
-    """
-    if not value.size or np.ptp(value) or (value.size == 1 and np.any(value)):
+def _uneven(value: Array, name: str) -> Array:
+    # Zeros and ones, as biases and gammas start, would make neighbours alike.
+    if value.size < 2 or np.ptp(value):
         return value
-    # 0.05, so that a gamma of 1 stays a gamma.
+    # 0.05, so that a gamma of 1 stays a gamma; by the name, so that beta and gamma of one layer differ, on every
+    # machine.
     random = np.random.default_rng(sum(name.encode()))
     return value + 0.05 * random.standard_normal(value.shape)
 

@@ -192,48 +192,6 @@ def test_a_variable_without_a_counterpart_is_declared_and_said(tmp_path, capsys)
     assert any(note.startswith("old/weights has no counterpart in the port") for note in result.notes)
 
 
-GATED = """
-import tensorflow.compat.v1 as tf
-
-
-def tower(x, y):
-    h = tf.layers.dense(tf.layers.flatten(x), 8, name="in")
-    one, other = tf.layers.dense(h, 8, use_bias=False, name="p"), tf.layers.dense(h, 8, use_bias=False, name="q")
-    gate = tf.get_variable("gate", [], x.dtype, tf.zeros_initializer())
-    return tf.reduce_mean(tf.square(h + gate * tf.sin(one) * other - y))
-"""
-GATED_PORT = """
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(72, 8)
-        self.first, self.second = nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False)
-        self.gate = nn.Parameter(torch.zeros(()))
-
-    def forward(self, x):
-        h = self.inner(x.flatten(1))
-        return h + self.gate * torch.sin(self.ONE(h)) * self.OTHER(h)
-
-
-def loss(model, x, y):
-    return (model(x) - y).square().mean()
-"""
-
-
-@pytest.mark.parametrize(("one", "other"), [("first", "second"), ("second", "first")])
-def test_what_a_gate_that_starts_at_zero_hides_is_told_by_numbers(tf2_sides, tmp_path, one, other):
-    """Nothing behind it has a gradient in the first step: by names and order one of the two ports would be right."""
-    path = write_sequence(tmp_path, GATED_PORT.replace("ONE", one).replace("OTHER", other))
-    (tmp_path / "model_tf.py").write_text(GATED)
-    result = run_case(load_case(path), tf2_sides, ["function"])
-    assert result.levels["function"].verdict == "same", result.levels["function"].reason
-    assert {pair[0]: pair[1] for pair in result.pairs}["p/kernel"] == f"{one}.weight"
-
-
 FUSED = """
 import tensorflow.compat.v1 as tf
 

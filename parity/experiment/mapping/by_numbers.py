@@ -24,10 +24,10 @@ from parity.experiment.spec import MAPPING, Capability, RunSpec
 from parity.judge.port_values import Values, written_into
 from parity.locate.matching import Pass
 from parity.mapping import Draft, Mapping
-from parity.mapping.by_gradients import Gradients, by_trial, tied_values, uneven
+from parity.mapping.by_gradients import Gradients, by_trial, tied_values
 from parity.mapping.states import read_all, write_init, write_states
 from parity.mapping.trace_map import Join
-from parity.trace import Forward, TensorFile, Trace, parse_key, quantity_of
+from parity.trace import Forward, TensorFile, Trace, parse_key
 from parity.trace.arrays import Array, Tensors
 from parity.worker.failures import SideFailed
 
@@ -76,9 +76,7 @@ def _decided(draft: Draft, ready: Ready) -> Draft:
     # Weights that may be taken for each other are set to equal numbers: no guess changes the step, and gradients tell
     # which is which.
     values = tied_values(draft.guesses, {name: state[text] for name, text in held.items()})
-    tied = {text: uneven(value, text) if quantity_of(text) == "var" else value for text, value in state.items()}
-    tied.update((held[name], value) for name, value in values.items())
-    tied = {text: value.astype(state[text].dtype) for text, value in tied.items()}
+    tied = {**state, **{held[name]: value.astype(state[held[name]].dtype) for name, value in values.items()}}
     start = write_init(ready.out / "start" / MAPPING, tied)
     known = _moved_by_reference(ready, MAPPING, start)
     if not all(np.isfinite(value).all() for value in known.values()):  # the tower takes no such weights

@@ -15,7 +15,7 @@ from parity.mapping import (
     mapping_notes,
     parse_transform,
 )
-from parity.mapping.by_gradients import Gradients, tied_values, uneven
+from parity.mapping.by_gradients import Gradients, tied_values
 from parity.mapping.similarity import strangeness
 from parity.mapping.trace_map import Join
 from parity.mapping.units import Unit
@@ -171,23 +171,6 @@ def test_a_kernel_that_may_be_turned_becomes_symmetric_and_keeps_its_size():
     np.testing.assert_array_equal(values["a/kernel"], values["a/kernel"].T)
     np.testing.assert_array_equal(values["a/kernel"], values["b/kernel"])
     assert np.std(values["a/kernel"]) > 0.5
-
-
-@pytest.mark.parametrize(
-    ("value", "stays"),
-    [
-        (np.array(0.0), False),
-        (np.array(0.5), True),
-        (np.zeros(3), False),
-        (np.ones((2, 2)), False),
-        (np.arange(3.0), True),
-    ],
-)
-def test_what_starts_as_one_number_is_made_uneven_and_a_gate_that_starts_at_0_is_opened(value, stays):
-    made = [uneven(value, name) for name in ("gamma", "gamma", "beta")]
-    np.testing.assert_array_equal(made[0], made[1])
-    assert np.array_equal(made[0], value) == stays == np.array_equal(made[0], made[2])
-    assert np.abs(made[0] - value).max() < 0.3 and (value.size > 1 or made[0] != 0)
 
 
 def test_variables_whose_gradients_are_equal_are_joined_in_order_and_nothing_is_asked():
