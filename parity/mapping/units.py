@@ -22,8 +22,6 @@ GRU = frozenset(["GRU", "GRUCell"])
 GRU_GATES = ("reset", "update", "new")
 # Of a cell that is written by hand; torch's own order first.
 GATES = tuple(f"gates({', '.join(map(str, order))})" for order in permutations(range(3)))
-
-
 LAYERS_IN_ONE = (2, 3, 4, 6, 8)  # layers that ports compute as one
 
 
@@ -216,15 +214,16 @@ def _side_by_side(candidate: Sequence[Variable], reference: Forms) -> Iterator[U
 
 def _fused(candidate: Sequence[Variable], reference: Forms) -> Iterator[Unit]:
     """Blocks of rows of a dense layer that is several of the reference's: both halves of a gate, all heads of a query."""
+    by_name = {variable.name: variable for variable in candidate}
     dense = [variable for variable in candidate if variable.use == "Linear" and len(variable.shape) == 2]
     same = Counter(variable.shape for variable in dense)
-    counts = {variable.shape: _blocks_of(variable, same, reference) for variable in dense}
-    for variable in dense:
-        count, where = counts[variable.shape], variable.name.rpartition(".")[0]
-        for each in (variable, *(v for v in candidate if v.name == f"{where}.bias")) if count else ():
-            role = each.name.rpartition(".")[2]
-            for index in range(count):
-                yield Unit(f"{where}.{index}.{role}", (each,), ("rows",), (index, count))
+    one_of_each = {variable.shape: variable for variable in dense}
+    counts = {shape: _blocks_of(variable, same, reference) for shape, variable in one_of_each.items()}
+    for kernel in dense:
+        where, count = kernel.name.rpartition(".")[0], counts[kernel.shape]
+        for part in filter(None, (kernel, by_name.get(f"{where}.bias"))):
+            role = part.name.rpartition(".")[2]
+            yield from (Unit(f"{where}.{at}.{role}", (part,), ("rows",), (at, count)) for at in range(count))
 
 
 def _blocks_of(kernel: Variable, same: Counter[tuple[int, ...]], reference: Forms) -> int:

@@ -3,9 +3,9 @@
 Behind a bug nothing is the other side's number, yet what is computed of what is there as it is in front of it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from parity.experiment.mapping.by_structure import Structure
+from parity.experiment.mapping.by_structure import Structure, nearest
 from parity.locate.downstream import readers
 from parity.locate.op_kinds import POOLING
 from parity.mapping import Draft, Variable
@@ -78,35 +78,17 @@ def _pairs(draft: Draft) -> list[tuple[str, tuple[str, ...], str]]:
 
 def _traits(ops: Sequence[ForwardOp]) -> dict[str, set[Trait]]:
     """By weight the weights that are read next before it, beside it and next behind it, and what is done behind it."""
-    after, before = readers(ops), [list(op.inputs) for op in ops]
+    after, own = readers(ops), [{*op.weights} for op in ops]
+    before, behind = nearest(own, ops)
     found: dict[str, set[Trait]] = {}
     for number, op in enumerate(ops):
         if not op.weights:
             continue
-        traits = {
-            ("before", name) for each in _next_reading(ops, number, before.__getitem__) for name in ops[each].weights
-        }
-        traits |= {
-            ("behind", name) for each in _next_reading(ops, number, after.__getitem__) for name in ops[each].weights
-        }
+        traits = {("before", name) for name in before[number]} | {("behind", name) for name in behind[number]}
         traits |= {("does", what) for what in _done_behind(ops, number, after)}
         for name in op.weights:
             found.setdefault(name, set()).update(traits, (("with", each) for each in op.weights if each != name))
     return found
-
-
-def _next_reading(ops: Sequence[ForwardOp], number: int, following: Callable[[int], Sequence[int]]) -> Iterator[int]:
-    # Through everything that reads no weight, up to the next ops that do; `seen` ends loops.
-    pending, seen = list(following(number)), {number}
-    while pending:
-        each = pending.pop()
-        if each in seen:
-            continue
-        seen.add(each)
-        if ops[each].weights:
-            yield each
-        else:
-            pending += following(each)
 
 
 def _done_behind(ops: Sequence[ForwardOp], number: int, after: Sequence[Sequence[int]]) -> Iterator[str]:

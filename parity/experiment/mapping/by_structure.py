@@ -5,7 +5,7 @@ with, tells which is which: the kernels around each, the kernels around those, a
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from parity.locate.downstream import readers
@@ -102,8 +102,7 @@ def _around(ops: Sequence[ForwardOp], kernels: set[str]) -> dict[str, _Around]:
     """By weight what is next to it, wherever it is read: but for single numbers, as are losses and terms of decay."""
     after = readers(ops)
     own = [{*op.weights} & kernels if math.prod(op.shape) > 1 else set() for op in ops]
-    before = _next(own, [list(op.inputs) for op in ops], range(len(ops)))
-    behind = _next(own, after, reversed(range(len(ops))))
+    before, behind = nearest(own, ops)
     found: dict[str, _Around] = {}
     for number, op in enumerate(ops):
         if math.prod(op.shape) < 2:
@@ -116,11 +115,23 @@ def _around(ops: Sequence[ForwardOp], kernels: set[str]) -> dict[str, _Around]:
     return found
 
 
-def _next(own: Sequence[set[str]], neighbours: Sequence[Sequence[int]], order: Iterable[int]) -> list[set[str]]:
-    """By op the kernels of the nearest ops one way, through those that read none."""
-    found: list[set[str]] = [set() for _ in own]
-    for number in order:  # all neighbours that way have been visited
-        found[number] = set().union(*(own[each] or found[each] for each in neighbours[number]))
+def nearest(own: Sequence[set[str]], ops: Sequence[ForwardOp]) -> tuple[list[set[str]], list[set[str]]]:
+    """Returns by op the weights that are read next in front of it, and next behind it, through what reads none.
+
+    Args:
+      own: by op the weights that it reads, of those that count.
+      ops: of a pass, in an order of execution.
+    """
+    last = len(ops) - 1
+    after = [[last - each for each in found] for found in reversed(readers(ops))]
+    behind = _nearest_before(own[::-1], after)
+    return _nearest_before(own, [op.inputs for op in ops]), behind[::-1]
+
+
+def _nearest_before(own: Sequence[set[str]], inputs: Sequence[Sequence[int]]) -> list[set[str]]:
+    found: list[set[str]] = []
+    for taken in inputs:  # what comes before has been visited
+        found.append(set().union(*(own[each] or found[each] for each in taken)))
     return found
 
 

@@ -7,6 +7,7 @@ import pytest
 from support.made_steps import trace
 
 from parity.diagnose import Evidence
+from parity.diagnose.located import search
 from parity.diagnose.located.search import with_causes_at
 from parity.experiment.layers import locate_first
 from parity.judge import Check, FirstDifference, Join
@@ -115,6 +116,16 @@ def test_what_a_port_does_otherwise_is_named_at_its_place(tmp_path, changes, cau
     found = named(tmp_path, net("model.py"), net("port.py", **changes))
     assert found and found[0].name == cause, [each.title for each in found]
     assert words in found[0].title and found[0].explains is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "learned"), [({"two": lambda h: h @ WEIGHTS["two/kernel"].T}, True), ({"act": relu}, False)]
+)
+def test_a_layer_is_learned_where_its_op_takes_a_weight(tmp_path, monkeypatch, changes, learned):
+    seen = []
+    monkeypatch.setattr(search, "other_rule", lambda layer: seen.append(layer.learned))
+    named(tmp_path, net("model.py"), net("port.py", **changes))
+    assert set(seen) == {learned}
 
 
 @pytest.mark.parametrize(("beside", "kept"), [("rectifier", False), ("bias_missing", True)])

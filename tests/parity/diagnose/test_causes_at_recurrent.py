@@ -102,6 +102,16 @@ def test_numbers_that_go_in_in_other_places_are_named(lengths):
     assert other_recurrence(layer._replace(sequences={"x": X, "y": 2 * moved})) is None
 
 
+@pytest.mark.parametrize(("told", "words"), [(LENGTHS - 1, "n + 1"), (2 * LENGTHS - 1, "half of n, rounded up")])
+def test_lengths_that_a_graph_makes_of_lengths_are_those_of_its_layer(told, words):
+    """Backwards another length shows; only with the reference's own can it be said what the candidate does otherwise."""
+    reference, candidate = (outputs(LSTM, BASIC, reverse="each", **each) for each in ({"lengths": LENGTHS}, {}))
+    layer = Recurrent("cell", LSTM, {"x": X}, {}, {"n": told}, {}, [reference], [candidate])
+    assert other_recurrence(layer).name == "sequence_lengths"
+    assert other_recurrence(layer._replace(lengths={})) is None
+    assert words in dict(at_recurrent._with_derived({"n": told}))
+
+
 def test_a_sequence_is_cut_into_the_steps_that_the_candidate_has_of_its_numbers():
     """Two frames of six are joined: neighbours in the reference, halves in the candidate, both by what takes them."""
     frames = RANDOM.normal(size=(2, 6, 3))
@@ -335,3 +345,12 @@ def test_columns_of_a_map_are_steps_as_an_op_takes_them_and_lengths_may_be_made_
     assert np.array_equal(sequences_of(side, {0}, {3})["what reader takes"], columns)
     assert "what reader takes" not in sequences_of(side, set(), {3})
     assert {name: list(each) for name, each in _whole_numbers(side).items()} == {"cast": [5, 3, 4]}
+
+
+def test_frames_are_as_an_op_takes_them_where_their_steps_are_others():
+    frames = RANDOM.normal(size=(3, 6, 4))
+    pairs = frames.reshape(3, 3, 8)
+    ops = [ForwardOp("norm", "layer_norm", [], ["w"], [3, 6, 4], {})]
+    ops.append(ForwardOp("reader", "lstm", [0], ["v"], [3, 3, 6], {}, None, (Operand("0", "", 0, [3, 3, 8]),)))
+    side = Pass(ops, [frames, RANDOM.normal(size=(3, 3, 6))].__getitem__, lambda number, at: pairs)
+    assert np.array_equal(sequences_of(side, {0}, {3})["what reader takes"], pairs)

@@ -138,6 +138,21 @@ def test_of_a_single_channel_the_other_norms_tell_a_momentum_that_is_theirs_too(
         assert "every channel of bn/moving_mean, as of 1 more, fits moving' = moving + 2.5" in text
 
 
+def test_a_count_of_values_is_no_norms_but_its_own(tmp_path):
+    """Another norm that has as many values in a channel is counted alike; that says nothing of one with a single channel."""
+    other = moved(**{VARIANCE: UNBIASED * BATCH[VARIANCE]})
+    extra = "stat/norm/moving_variance"
+    sides = [
+        {**{name: value[:1] for name, value in side.items()}, extra: side[VARIANCE][1:]}
+        for side in (moved(), other, BEFORE)
+    ]
+    one, theirs, before = sides
+    kinds = {"norm/moving_variance": "statistic"}
+    given = one | FEEDS, theirs | FEEDS, before
+    assert says(tmp_path / "single", batch_norm_statistics, VARIANCE, *given, kinds=kinds) is None
+    assert says(tmp_path / "own", batch_norm_statistics, extra, *given, kinds=kinds) is not None
+
+
 def test_a_bias_in_front_of_a_norm_moves_its_mean_channel_by_channel(tmp_path):
     bias = RANDOM.normal(size=6)
     other = moved()

@@ -63,6 +63,24 @@ def same(found, *wanted):
         np.testing.assert_array_equal(one, other)
 
 
+def test_a_sequence_of_the_reference_is_cut_as_the_port_takes_its_numbers():
+    """Two frames are one step behind a time reduction: the port joins others than the graph, which shows none of it."""
+    frames = normal(2, 6, 3)
+    halves = frames.reshape(2, 2, 3, 3).swapaxes(1, 2).reshape(2, 3, 6)
+    one = passed(("norm", "AddV2", [], ["w"], frames), ("a", "MatMul", [0], ["v"], normal(2, 3, 4)))
+    listed = [*one.ops[:1], one.ops[1]._replace(operands=(Operand("0", "", 0, [2, 3, 6]),))]
+    other = Pass(listed, [frames, normal(2, 3, 4)].__getitem__, lambda number, at: halves)
+    variables = {"rnn/cell/kernel": normal(10, 16)}
+    file = SimpleNamespace(names=lambda: ["feed/0/x"], read=lambda name: np.zeros((2, 1)))
+    reference = SimpleNamespace(variables={"rnn/cell/kernel": {"shape": [10, 16]}}, step=lambda n: file)
+    evidence = SimpleNamespace(reference=reference, before=lambda step, quantity, name: variables[name])
+    parting, op = SimpleNamespace(reference=1, candidate=1), SimpleNamespace(name="a")
+    place = SimpleNamespace(passes=(one, other), reached=reach(one, other), parting=parting, op=op)
+    layer = next(iter(recurrent_layers(place, evidence, 0, "0")))
+    np.testing.assert_array_equal(layer.sequences["what a takes"], halves)
+    np.testing.assert_array_equal(layer.sequences["norm, cut into steps of 6"], frames.reshape(2, 3, 6))
+
+
 def test_what_may_go_into_a_recurrent_layer_and_come_out_is_gathered_from_inputs_and_passes():
     kernel = normal(11, 24)
     (layer,) = [each for each in layers({"rnn/cell/kernel": kernel}) if each.name == "rnn/cell"]

@@ -516,3 +516,11 @@ def test_a_dense_layer_that_is_as_wide_as_two_others_is_no_two_of_them():
     candidate = [Variable(f"body.{at}.weight", v.shape[::-1], use="Linear") for at, v in enumerate(reference)]
     found = joined(draft_mapping(reference, candidate, {}))
     assert {name: text for name, (_, text) in found.items()} == dict.fromkeys(found, "transpose") and len(found) == 3
+
+
+def test_a_layer_that_only_the_port_has_is_no_two_of_those_that_it_has_too():
+    reference = [Variable(f"fc{at}/kernel", (8, 8), use="MatMul") for at in range(2)]
+    candidate = [Variable(f"body.{at}.weight", (8, 8), use="Linear") for at in range(2)]
+    draft = draft_mapping(reference, [*candidate, Variable("extra.weight", (16, 8), use="Linear")], {})
+    assert [variable.name for variable in draft.free] == ["extra.weight"]
+    assert {text for guess in draft.guesses for _, text in guess.options} == {"transpose"}
