@@ -51,7 +51,9 @@ def _of_module(cause: Cause, candidate: Side, number: int | None) -> Cause:
     line = candidate.passed.ops[number].line if number is not None else None
     called = next((each for each in FUNCTIONS_OF_OPS if line is not None and f"{each}(" in line.text), "")
     name, words = MODULES.get(str(module), FUNCTIONS_OF_OPS.get(called, ("", "")))
-    return replace(cause, name=name, title=f"{words} by other numbers: {cause.title}") if name else cause
+    # No such module has an activation: one too many, or too few, is at its end, and has a name of its own.
+    of_its_own = bool(name) and cause.name != "activation_function"
+    return replace(cause, name=name, title=f"{words} by other numbers: {cause.title}") if of_its_own else cause
 
 
 def _cause(hit: Hit, reference: Side, candidate: Side, turned: bool, of_loss: bool) -> Cause:

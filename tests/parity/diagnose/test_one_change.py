@@ -425,6 +425,12 @@ def test_an_op_inside_of_a_module_that_is_one_thing_is_named_by_that():
     ops = [op._replace(attributes={**op.attributes, "module": "LocalResponseNorm"}) for op in without.ops]
     left_out = cause(net(("Relu", [0], np.maximum(H, 0))), without._replace(ops=ops))
     assert left_out.name == "activation_function", "what is done before it, or behind, is another thing"
+    # A leaky ReLU in front of it, that a plain one behind it undoes.
+    ends = ("div", [0, np.float64(2.0)], np.where(H > 0, H, 0.01 * H) / 2.0)
+    leaky = net(ends)
+    ops = [op._replace(attributes={**op.attributes, "module": "LocalResponseNorm"}) for op in leaky.ops]
+    undone = cause(net(("RealDiv", [0, np.float64(2.0)], np.maximum(H, 0) / 2.0)), leaky._replace(ops=ops))
+    assert undone.name == "activation_function", "it has no activation of its own"
 
 
 def test_the_bounds_of_a_slice_are_no_numbers_that_another_may_have():
