@@ -18,8 +18,9 @@ class Perturbation(NamedTuple):
 
     Fields:
       kind: "ulp", every float of a quantity to a neighbour; "roundoff", by a unit roundoff of a narrower type; both up or
-        down at random. "sample_order", the examples of each shard shuffled, all inputs alike. "tower_first", the shard of
-        tower `seed` changes places with the first. "shift", `unit` is added in float64, where float32 would round.
+        down at random, and whole numbers but 0 that are fed not at all. "sample_order", the examples of each shard
+        shuffled, all inputs alike. "tower_first", the shard of tower `seed` changes places with the first. "shift", `unit`
+        is added in float64, where float32 would round.
       quantity: of the tensors that it changes: "var", "stat" or "feed".
       seed: of the draw in step 0 and of an initial state.
       seed_per_step: what is added to it in each step.
@@ -89,7 +90,8 @@ def _ulp(tensors: Tensors, asked: Perturbation, seed: int) -> Tensors:
         if value.dtype.kind == "f":
             # One draw per element, whatever its value is: so both sides' generators stay in step over all tensors.
             towards = np.where(random.random(value.shape) < 0.5, -np.inf, np.inf).astype(value.dtype)
-            changed[text] = np.asarray(np.nextafter(value, towards))
+            moved = np.nextafter(value, towards)
+            changed[text] = np.asarray(np.where(_is_exact(value, asked), value, moved))
     return changed
 
 
@@ -99,8 +101,19 @@ def _roundoff(tensors: Tensors, asked: Perturbation, seed: int) -> Tensors:
         if value.dtype.kind == "f":
             # float64 (of the tensor's shape): in float32 1 + 2^-24 would be 1, and nothing perturbed.
             factor = 1 + asked.unit * random.choice([-1.0, 1.0], value.shape)
-            changed[text] = np.asarray(value * factor).astype(value.dtype)
+            changed[text] = np.where(_is_exact(value, asked), value, value * factor).astype(value.dtype)
     return changed
+
+
+def _is_exact(value: Array, asked: Perturbation) -> Array:
+    """Returns which numbers no rounding has moved: whole ones that are fed, and that the narrower type holds.
+
+    Moved, labels that are compared would be other labels. Zeros go to the least number there is, which TensorFlow takes for
+    zero, and torch does not: a tie of what zeros give is broken there.
+    """
+    if asked.quantity != "feed":
+        return np.zeros(value.shape, bool)
+    return np.asarray((np.trunc(value) == value) & (value != 0) & (np.abs(value) * asked.unit <= 1.0))
 
 
 def _sample_order(batch: Tensors, asked: Perturbation, seed: int) -> Tensors:

@@ -67,6 +67,22 @@ def test_a_roundoff_is_a_unit_of_the_narrower_type_up_or_down():
     assert set(moved) == {np.float32(3 * (1 + 2.0**-11)), np.float32(3 * (1 - 2.0**-11))}
 
 
+def test_whole_numbers_that_are_fed_stay_for_they_may_be_labels_that_are_compared():
+    fed = np.array([7.0, 1.0, -3.0, 2049.0, 0.5, 2.25], np.float32)
+    batch = {"feed/x": fed, "var/w": fed, "feed/more": np.full(6, 0.1, np.float32)}
+    ulp = perturb(batch, [WEIGHTS, INPUTS], 3)
+    assert (ulp["feed/x"] == fed).tolist() == [True, True, True, True, False, False]
+    assert not (ulp["var/w"] == fed).any(), "weights are rounded after every update"
+    half = perturb(batch, [Perturbation("roundoff", "feed", 1, unit=2.0**-11)])
+    assert (half["feed/x"] == fed).tolist() == [True, True, True, False, False, False], "float16 has no 2049"
+    assert half["feed/x"].dtype == np.float32
+    zeros = perturb({"feed/x": np.zeros(6, np.float32)}, [INPUTS])["feed/x"]
+    assert zeros.all() and np.abs(zeros).max() < 2.0**-126, "a tie of what they give is broken where a program feels it"
+    # What stays takes its draw all the same: what is fed beside it moves as if it were moved too.
+    others = perturb({**batch, "feed/x": fed + np.float32(0.3)}, [WEIGHTS, INPUTS], 3)
+    np.testing.assert_array_equal(others["feed/more"], ulp["feed/more"])
+
+
 def test_variables_that_are_named_stay_and_the_others_draw_as_if_they_were_not_there():
     moved = perturb(STATE, [WEIGHTS._replace(but=("dense/kernel",))])
     assert moved["var/dense/kernel"] is STATE["var/dense/kernel"]
