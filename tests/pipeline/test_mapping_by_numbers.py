@@ -251,3 +251,50 @@ def test_outputs_tell_a_forget_bias_where_all_gradients_are_off(tf2_sides, tmp_p
         (folder / name).write_text(text.replace(before, after), encoding="utf-8")
     result = run_case(load_case(folder, steps=1), tf2_sides, ("function",))
     assert result.first_difference.check.key == "loss/0"
+
+
+ATTENDING = """
+import tensorflow.compat.v1 as tf
+
+
+def tower(x, y):
+    h = tf.reshape(tf.layers.dense(tf.layers.flatten(x), 64, name="in"), [-1, 4, 4, 4])
+    first = tf.layers.conv2d(h, 4, 1, name="first", use_bias=False)
+    second = tf.layers.conv2d(h, 4, 1, name="second", use_bias=False)
+    scores = tf.matmul(tf.reshape(second, [-1, 16, 4]), tf.reshape(first, [-1, 16, 4]), transpose_b=True)
+    mixed = tf.matmul(tf.nn.softmax(scores), tf.reshape(h, [-1, 16, 4]))
+    decay = sum(tf.nn.l2_loss(v) for v in tf.trainable_variables() if v.name.startswith(("in/", "first/", "second/")))
+    return tf.reduce_mean(tf.square(tf.layers.dense(tf.layers.flatten(mixed), 8, name="out") - y)) + 0.01 * decay
+"""
+ATTENDING_PORT = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enter, self.leave = nn.Linear(72, 64), nn.Linear(64, 8)
+        self.query, self.key = (nn.Conv2d(4, 4, 1, bias=False) for _ in range(2))
+
+    def forward(self, x):
+        h = self.enter(x.flatten(1)).unflatten(1, (4, 4, 4))
+        scores = self.query(h).flatten(2).transpose(1, 2) @ self.key(h).flatten(2)
+        mixed = torch.softmax(scores, -1) @ h.flatten(2).transpose(1, 2)
+        kernels = (p for layer in (self.enter, self.query, self.key) for p in layer.parameters())
+        return self.leave(mixed.flatten(1).detach()), 0.01 * sum(p.square().sum() for p in kernels) / 2
+
+
+def loss(model, x, y):
+    out, decay = model(x)
+    return (out - y).square().mean() + decay
+"""
+
+
+def test_layers_behind_a_map_in_another_layout_are_told_apart_though_no_gradient_reaches_them(tf2_sides, tmp_path):
+    path = write_sequence(tmp_path, ATTENDING_PORT)
+    (tmp_path / "model_tf.py").write_text(ATTENDING)
+    result = run_case(load_case(path), tf2_sides, ["function"])
+    found = {pair[0]: pair[1] for pair in result.pairs}
+    assert (found["first/kernel"], found["second/kernel"]) == ("key.weight", "query.weight")
+    assert result.first_difference.check.key == "tower_grad/0/second/kernel"

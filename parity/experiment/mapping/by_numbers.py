@@ -105,8 +105,13 @@ def _decided(draft: Draft, ready: Ready) -> Draft:
         variant = _in_layout_of_graph(variant, own_passes)
     outputs = Outputs(gradients, *passes, variant)
     guessed = by_neighbours(variant, outputs, (passes[0].ops, passes[1].ops))
-    with_exchanges = exchanged(guessed, outputs, own_passes)
-    decided = most_reached(with_exchanges.with_reasons_since(draft), gradients, own_passes)
+    # Behind a map in another layout no output is the same, and that layers are exchanged shows in none; nor the other way
+    # round.
+    laid_out = most_reached(guessed.with_reasons_since(draft), gradients, own_passes)
+    with_exchanges = exchanged(laid_out, outputs, own_passes)
+    decided = laid_out
+    if with_exchanges != laid_out:
+        decided = most_reached(with_exchanges.with_reasons_since(draft), gradients, own_passes)
     # Once more under what was decided, for the proof has to be of that.
     final = own_passes(decided)
     if final is None:
