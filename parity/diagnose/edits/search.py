@@ -139,6 +139,8 @@ def _changes(
 
     for number in found:
         yield plainly(run, number), plainly
+    for number in _beside(own, found):
+        yield plainly(run, number), plainly
     taken = [
         each for number in found[:MOST_OPS_WITH_OTHER_INPUTS] for each in ops[number].inputs if each in own.reached
     ]
@@ -157,6 +159,17 @@ def _changes(
     for number in islice(_of_data_before(own, found, of_weights), MOST_OPS_OF_DATA):
         yield plainly(run, number), None
     yield _at_once(own, run, near), None
+
+
+def _beside(own: Side, found: Sequence[int]) -> list[int]:
+    """Returns the ops that part too, of right inputs, and whose outputs some ops take.
+
+    Where a norm is one op on one side and several on the other, its numbers may have no like there, though it is right: then
+    it is the scale that it is multiplied by that parts.
+    """
+    ops = own.passed.ops
+    taken = dict.fromkeys(each for number in found for each in ops[number].inputs if each not in found)
+    return [each for each in taken if each in own.wrong and own.reached.issuperset(ops[each].inputs)]
 
 
 def _of_data_before(own: Side, found: Sequence[int], of_weights: Collection[int]) -> Iterator[int]:

@@ -1,14 +1,17 @@
-"""Tells the layout of a kernel by the ops that take it: each side's own pass says over which of its axes it is summed.
+"""Tells the layout of a kernel by the ops that take it: over which of its axes it is summed, and what map it takes or makes.
 
-No number of the other side is compared, so what a bug changes before or behind the kernel does not matter.
+Each side's own pass says so. No number of the other side is compared, so what a bug changes before or behind the kernel does
+not matter.
 """
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from parity.locate.downstream import readers
 from parity.locate.matching import Pass
 from parity.mapping import Draft
 from parity.mapping.guesses import Guess
@@ -20,6 +23,7 @@ PRODUCTS = frozenset(["matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "
 REVERSED = "__rmatmul__"
 ADDING = frozenset(["addmm", "baddbmm"])  # whose first argument is added to the product of the other two
 WITHOUT_BIAS = " without bias"
+_FLATTENED = re.compile(r"(un)?flatten_hwc\(([\d, ]+)\)")
 EINSUM = "einsum"
 
 
@@ -28,15 +32,20 @@ def in_layout_of_graph(
 ) -> Draft:
     """Returns the draft without the layouts under which other axes of a kernel would be summed than its ops sum.
 
+    And without those of a flattened map where the reference's layer neither takes nor makes such a map.
+
     Args:
       draft: with guesses of layouts.
       passes: of the reference and of the candidate, from `values`.
       values: by name the reference's variables and the candidate's parameters, as those passes read them.
     """
     reference, candidate = (_Summed(*side) for side in zip(passes, values, strict=True))
+    maps = _MapsAround(passes[0].ops)
 
     def sums_alike(guess: Guess, option: int) -> bool:
         unit, text = guess.options[option]
+        if not maps.allow(guess.variable.name, text):
+            return False
         # Of a kernel that several variables make up, no single op says which axes are summed.
         if len(unit.parts) != 1 or unit.rows is not None:
             return True
@@ -78,6 +87,57 @@ class _Summed:
             several = value is not None and value.ndim > 1
             self._known[name] = summed(self._passed, name, np.asarray(value)) if several else None
         return self._known[name]
+
+
+class _MapsAround:
+    """The maps that a layer's numbers come from, or become, by ops that keep how many there are.
+
+    Args:
+      ops: the reference's.
+    """
+
+    def __init__(self, ops: Sequence[ForwardOp]) -> None:
+        self._ops, self._after = ops, readers(ops)
+
+    def allow(self, name: str, text: str) -> bool:
+        """Whether a layer may lie in a layout; one that is no flattened map's may."""
+        found = _FLATTENED.search(text)
+        reading = [number for number, op in enumerate(self._ops) if name in op.weights]
+        if found is None or not reading:
+            return True
+        shape = tuple(int(size) for size in found.group(2).split(","))
+        taken = [each for number in reading for each in self._ops[number].inputs]
+        begun = self._makes(reading) if found.group(1) else self._before(taken)
+        return any(self._is_map(number, shape) for number in begun)
+
+    def _is_map(self, number: int, shape: tuple[int, ...]) -> bool:
+        own = self._ops[number].shape
+        # A map of one row or column may come without that axis.
+        sizes = [size for size in own[1:-1] if size > 1]
+        return len(own) > 2 and own[-1] == shape[-1] and sizes == [size for size in shape[:-1] if size > 1]
+
+    def _makes(self, numbers: Sequence[int]) -> set[int]:
+        """Ops that are made of others' outputs number by number, and what they are added to or multiplied by."""
+        pending, found = [*numbers], set[int]()
+        while pending:
+            number = pending.pop()
+            if number not in found:
+                found.add(number)
+                pending += [each for each in self._after[number] if self._size(each) == self._size(number)]
+        return self._before(sorted(found))
+
+    def _before(self, numbers: Sequence[int]) -> set[int]:
+        """Ops whose outputs others are made of number by number, these others included."""
+        pending, found = [*numbers], set[int]()
+        while pending:
+            number = pending.pop()
+            if number not in found:
+                found.add(number)
+                pending += [each for each in self._ops[number].inputs if self._size(each) == self._size(number)]
+        return found
+
+    def _size(self, number: int) -> int:
+        return math.prod(self._ops[number].shape)
 
 
 def _kept(guess: Guess, fits: Any) -> list[int]:

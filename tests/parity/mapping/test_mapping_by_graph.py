@@ -248,6 +248,51 @@ def test_where_no_layout_sums_alike_every_one_stays():
     assert in_layout_of_graph(draft(), (ours, theirs), values) == draft()
 
 
+def in_front_of_convolution(*behind):
+    """Texts that a dense kernel in front of a convolution of 8 channels may have, by the shapes that follow its product."""
+    reference = [Variable("d/kernel", (4, 16), use="MatMul"), Variable("c/kernel", (3, 3, 8, 4), use="Conv2D")]
+    candidate = [Variable("d.weight", (16, 4), use="Linear"), Variable("c.weight", (4, 8, 3, 3), use="Conv2d")]
+    ops = [ForwardOp("x", "Placeholder", [], [], [3, 2, 1, 8], {}, None)]
+    ops.append(ForwardOp("d", "MatMul", [], ["d/kernel"], [3, 16], {}, None))
+    ops += [ForwardOp("", kind, list(inputs), [], list(shape), {}, None) for kind, inputs, shape in behind]
+    none = Pass([], lambda number: None)
+    ours = Pass(ops, lambda number: None)
+    found = in_layout_of_graph(draft_mapping(reference, candidate, {}), (ours, none), ({}, {}))
+    return {text for guess in found.guesses if guess.variable.name == "d/kernel" for _, text in guess.options}
+
+
+def test_a_layer_has_a_flattened_maps_layout_only_where_the_graph_makes_such_a_map_of_it():
+    both = {"unflatten_hwc(2, 1, 8)", "transpose"}
+    assert in_front_of_convolution(("Relu", [1], [3, 16]), ("Reshape", [2], [3, 2, 1, 8])) == both
+    # Without the axis of size 1, and multiplied by what such a map is flattened to.
+    assert in_front_of_convolution(("Reshape", [1], [3, 2, 8])) == both
+    assert in_front_of_convolution(("Reshape", [0], [3, 16]), ("Mul", [1, 2], [3, 16])) == both
+    # Spread over the places of a map, of other channels, and a map that nothing leads to.
+    for behind in (
+        [("Reshape", [1], [3, 1, 1, 16])],
+        [("Reshape", [1], [3, 4, 1, 4])],
+        [("Sum", [1], [3]), ("Reshape", [0], [3, 2, 8])],
+    ):
+        assert in_front_of_convolution(*behind) == {"transpose"}, behind
+
+
+def behind_convolution(*ops):
+    """Texts that a dense kernel behind a convolution of 8 channels may have, by what leads from the map to its product."""
+    reference = [Variable("c/kernel", (3, 3, 4, 8), use="Conv2D"), Variable("d/kernel", (32, 5), use="MatMul")]
+    candidate = [Variable("c.weight", (8, 4, 3, 3), use="Conv2d"), Variable("d.weight", (5, 32), use="Linear")]
+    made = [ForwardOp("c", "Conv2D", [], ["c/kernel"], [3, 2, 2, 8], {}, None)]
+    made += [ForwardOp("", kind, list(inputs), [], list(shape), {}, None) for kind, inputs, shape in ops]
+    made.append(ForwardOp("d", "MatMul", [len(ops)], ["d/kernel"], [3, 5], {}, None))
+    passes = Pass(made, lambda number: None), Pass([], lambda number: None)
+    found = in_layout_of_graph(draft_mapping(reference, candidate, {}), passes, ({}, {}))
+    return {text for guess in found.guesses if guess.variable.name == "d/kernel" for _, text in guess.options}
+
+
+def test_a_layer_takes_a_flattened_map_only_where_it_comes_from_one():
+    assert "flatten_hwc(2, 2, 8)" in behind_convolution(("Relu", [0], [3, 2, 2, 8]), ("Reshape", [1], [3, 32]))
+    assert behind_convolution(("Mean", [0], [3, 8]), ("ConcatV2", [1], [3, 32])) == {"transpose"}
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
