@@ -37,6 +37,9 @@ class Net(nn.Module):
         if self.how == "no_grad, picked":
             with torch.no_grad():
                 return x[:, [2, 0, 1]]
+        if self.how == "autograd.grad":
+            (slope,) = torch.autograd.grad((x**3).sum(), x, retain_graph=True)
+            return slope
         return x * x
 
 
@@ -45,6 +48,8 @@ def plain(how: str, x: Tensor) -> Tensor:
         return x[:, [2, 0, 1]]
     if how == "item":
         return x * x.sum()
+    if how == "autograd.grad":
+        return 3 * x * x
     return x * x + 1 if how == "no_grad" else x * x
 
 
@@ -57,7 +62,9 @@ def gradients(model: nn.Module, undone: tuple[str, ...] = ()) -> tuple[dict[str,
 
 
 @pytest.mark.filterwarnings("ignore:To copy construct")
-@pytest.mark.parametrize("how", ["detach", "data", "item", "tensor", "no_grad", "no_grad, picked", "padding_idx"])
+@pytest.mark.parametrize(
+    "how", ["detach", "data", "item", "tensor", "no_grad", "no_grad, picked", "padding_idx", "autograd.grad"]
+)
 def test_gradients_pass_where_they_are_let(how):
     model = Net(how)
     cut, cuts = gradients(model)
@@ -98,6 +105,7 @@ def test_two_calls_in_one_line_are_two_places():
 def test_what_lets_gradients_pass_or_has_none_is_no_place():
     class Right(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
+            torch.autograd.grad((self.weight**2).sum(), self.weight, create_graph=True)
             with torch.no_grad():
                 scale = x.abs().mean()
                 self.bias.clamp_(-1, 1)

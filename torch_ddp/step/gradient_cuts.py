@@ -20,6 +20,7 @@ OF_A_TENSOR: dict[Any, str] = {**DETACHING, **READING_VALUES, torch.tensor: "ten
 LOOKING_UP = {
     each: inspect.signature(each, follow_wrapped=True) for each in (functional.embedding, functional.embedding_bag)
 }
+GRADIENT = inspect.signature(torch.autograd.grad)
 OPERATORS_IN_PLACE = frozenset(
     ["__setitem__", "__set__", "__get__"]
     + [f"__i{each}__" for each in ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")]
@@ -30,9 +31,9 @@ LEAVING_TORCH = frozenset([Tensor.numpy, Tensor.tolist, Tensor.__array__])
 class GradientCuts(TorchFunctionMode):
     """Finds the calls of a port through which no gradient passes, though one could, and lets it pass at some of them.
 
-    They are `detach` and `.data`, `item` and `torch.tensor` of a tensor, whatever is computed under `no_grad`, and lookups
-    in a table of which a row is padding. A place is one call in the port's source; under `no_grad` all calls of a function
-    of the port's are one.
+    They are `detach` and `.data`, `item` and `torch.tensor` of a tensor, whatever is computed under `no_grad`, gradients
+    that `torch.autograd.grad` makes without a graph of their own, and lookups in a table of which a row is padding. A place
+    is one call in the port's source; under `no_grad` all calls of a function of the port's are one.
 
     Args:
       model: the port, not wrapped.
@@ -102,6 +103,8 @@ def _kind(func: Any, args: Any, named: dict[str, Any]) -> str:
         return str(OF_A_TENSOR[func]) if args and isinstance(args[0], Tensor) else ""
     if func in LOOKING_UP and _padding(func, args, named) is not None:
         return "padding_idx"
+    if func is torch.autograd.grad:
+        return "" if GRADIENT.bind(*args, **named).arguments.get("create_graph") else "autograd.grad"
     return "" if torch.is_grad_enabled() or _in_place(func) else "no_grad"
 
 
@@ -111,6 +114,10 @@ def _passing(kind: str, func: Any, args: Any, named: dict[str, Any]) -> Any:
     if kind == "tensor":
         # torch.tensor(x) makes a leaf of a copy; `to` keeps the graph.
         return args[0].to(named.get("dtype") or args[0].dtype)
+    if kind == "autograd.grad":
+        bound = GRADIENT.bind(*args, **named)
+        bound.arguments["create_graph"] = True
+        return func(*bound.args, **bound.kwargs)
     if kind == "padding_idx":
         bound = LOOKING_UP[func].bind(*args, **named)
         # Rows of padding get gradients like any other row, and the lookup is the same.

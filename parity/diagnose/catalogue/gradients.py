@@ -41,10 +41,14 @@ ROWS: tuple[CauseInfo, ...] = (
     ),
     CauseInfo(
         "detached",
-        "the port keeps gradients from passing where they pass in the reference: detach, no_grad, .data",
+        "the port keeps gradients from passing where they pass in the reference: detach, no_grad, .data, autograd.grad",
         {
             "": Wording(
                 "{kinds} keeps gradients from passing at {lines}", "leave it out: in the graph the gradient passes here"
+            ),
+            "gradient": Wording(
+                "gradients that are made without a graph of their own keep gradients from passing at {lines}",
+                "call torch.autograd.grad with create_graph=True: in the graph the gradient passes here",
             ),
         },
         proof=Proof.RERUN,

@@ -214,6 +214,7 @@ WORDS = {
     "item": ".item()",
     "tensor": "torch.tensor()",
     "no_grad": "torch.no_grad()",
+    "autograd.grad": "torch.autograd.grad() without create_graph",
     "padding_idx": "padding_idx",
 }
 
@@ -321,6 +322,8 @@ def _cause(
     name, variant = "detached", ""
     if kinds == ["padding_idx"]:
         name, variant = "rows_without_gradient", "padding_idx"
+    elif kinds == [WORDS["autograd.grad"]]:
+        variant = "gradient"
     cause = build_cause(name, variant, evidence=evidence, explains=share, kinds=" and ".join(kinds), lines=shown)
     parameter = places[0]["parameter"]
     module = places[0]["module"] or parameter.rpartition(".")[0]

@@ -117,6 +117,11 @@ def test_a_row_of_padding_keeps_its_name():
     assert cause.name == "rows_without_gradient"
 
 
+def test_gradients_without_a_graph_of_their_own_are_told_how_to_have_one():
+    [cause] = named(Port({(): WRONG, ("a",): RIGHT}, {"a": "autograd.grad"})).causes
+    assert cause.name == "detached" and "create_graph=True" in cause.fix
+
+
 @pytest.mark.parametrize(
     "results",
     [
