@@ -1,8 +1,9 @@
 """Finds in which layout a candidate returns an output that the reference returns in TensorFlow's."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from math import hypot
+from collections.abc import Iterable, Sequence
+from itertools import permutations
+from math import hypot, inf
 
 from parity.judge.imprecise_ops import OUTPUT_QUANTITIES
 from parity.judge.metrics import distance, norm
@@ -20,6 +21,7 @@ USUAL = {
     4: ("nhwc_to_nchw", "nchw_to_nhwc"),
     5: ("ndhwc_to_ncdhw",),
 }
+MOST_AXES = 5  # 120 orders
 AGREES = 0.1  # of the norm: so near numbers have to come there
 NEARER = 2.0  # so much nearer numbers have to bring a layout for it to be taken where shapes allow several
 
@@ -29,16 +31,19 @@ def usual_layout(pairs: Sequence[tuple[Array, Array]]) -> str:
 
     Where one of the usual layouts fits the shapes, it is that one; where several do, as of squares, the one in which the
     numbers agree, and as it is where none is clearly nearer. A square matrix stays as it is: the products of two matrices in
-    either order are one another's transpose, and not the same.
+    either order are one another's transpose, and not the same. Where none fits the axes may be in any other order, as of
+    images with two axes in front, or heads beside time: in which the numbers agree.
 
     Args:
       pairs: the output on both sides, by tower.
 
     Returns:
-      Name of a transform; "identity" where none of them fits.
+      Text of a transform; "identity" where none of them fits.
     """
-    known = (IDENTITY, *USUAL.get(pairs[0][0].ndim, ()))
-    fitting = [text for text in known if all(_fits(text, *each) for each in pairs)]
+    ndim = pairs[0][0].ndim
+    fitting = _fitting((IDENTITY, *USUAL.get(ndim, ())), pairs)
+    if not fitting and 2 < ndim <= MOST_AXES:
+        fitting = [IDENTITY, *_fitting((f"axes({', '.join(map(str, each))})" for each in permutations(range(ndim))), pairs)]
     # Shapes alone decide, unless one axis is as long as another.
     if len(fitting) < 2:
         return fitting[0] if fitting else IDENTITY
@@ -46,12 +51,21 @@ def usual_layout(pairs: Sequence[tuple[Array, Array]]) -> str:
     if pairs[0][0].ndim == 2 and IDENTITY in fitting:
         return IDENTITY
     # Over all towers at once: the port has one layout, whatever tower shows it.
-    apart = {text: hypot(*(distance(one, _backward(text, other)) for one, other in pairs)) for text in fitting}
+    apart = {text: hypot(*(_distance(text, *each) for each in pairs)) for text in fitting}
     # Of equally near ones the first, which is the identity.
     nearest = min(fitting, key=lambda text: apart[text])
     # Measured against the size, for a bug leaves every layout far off: the smaller of two large distances says nothing.
     agrees = apart[nearest] <= AGREES * hypot(*(norm(one) for one, _ in pairs))
     return nearest if agrees and apart[nearest] * NEARER < apart[fitting[0]] else fitting[0]
+
+
+def _distance(text: str, one: Array, other: Array) -> float:
+    turned = _backward(text, other)
+    return distance(one, turned) if turned.shape == one.shape else inf
+
+
+def _fitting(texts: Iterable[str], pairs: Sequence[tuple[Array, Array]]) -> list[str]:
+    return [text for text in texts if all(_fits(text, *each) for each in pairs)]
 
 
 def _fits(text: str, one: Array, other: Array) -> bool:

@@ -97,6 +97,15 @@ def nlc_to_ncl() -> Transform:
     return permutation("nlc_to_ncl", (0, 2, 1))
 
 
+@register("axes")
+def axes(*order: int) -> Transform:
+    """Puts the axes of an array into another order: axis ``order[i]`` of the reference is axis ``i`` of the candidate."""
+    text = f"axes({', '.join(str(axis) for axis in order)})"
+    if sorted(order) != [*range(len(order))] or not order:
+        raise MappingError(f"{text}: expected each axis from 0 once, got {order}. Write all axes in the port's order.")
+    return permutation(text, tuple(order))
+
+
 @register("hwcm_to_depthwise")
 def hwcm_to_depthwise() -> Transform:
     """Turns a depthwise kernel ``[h, w, c, m]`` into ``torch.nn.Conv2d(groups=c)``'s ``[c * m, 1, h, w]``.

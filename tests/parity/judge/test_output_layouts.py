@@ -5,7 +5,7 @@ import pytest
 
 from parity.judge import Join
 from parity.judge.output_layouts import take_layouts, usual_layout
-from parity.mapping import Mapping, MappingEntry
+from parity.mapping import Mapping, MappingEntry, parse_transform
 from parity.mapping.trace_map import Renaming
 from parity.trace import Trace, TraceWriter, parse_key
 
@@ -34,13 +34,32 @@ def trace(folder, **outputs):
         ((2, 3, 5, 6), (0, 2, 3, 1), "nchw_to_nhwc"),
         ((2, 4, 5, 6, 3), (0, 4, 1, 2, 3), "ndhwc_to_ncdhw"),
         ((2, 5, 6, 3), (0, 1, 2, 3), "identity"),
-        ((2, 5, 6, 3), (3, 0, 1, 2), "identity"),  # none of the usual ones
+        ((5, 3), (0, 1), "identity"),
     ],
 )
 def test_the_only_layout_that_fits_is_taken_even_where_the_numbers_differ(shape, axes, layout):
     value = drawn(*shape)
     assert usual_layout([(value, value.transpose(axes))]) == layout
     assert usual_layout([(value, 2.0 * value.transpose(axes))]) == layout
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((2, 4, 6, 5, 3), (0, 1, 4, 2, 3)),  # images of slots, or of a sequence
+        ((2, 4, 6, 6, 1), (0, 1, 4, 2, 3)),
+        ((2, 7, 4, 5), (0, 2, 1, 3)),  # heads beside time
+        ((2, 5, 6, 3), (3, 0, 1, 2)),
+    ],
+)
+def test_another_order_of_axes_is_taken_where_the_numbers_agree_in_it(shape, axes):
+    value = drawn(*shape)
+    other = value.transpose(axes)
+    layout = usual_layout([(value, other)])
+    np.testing.assert_array_equal(parse_transform(layout).backward(other, shape=None), value)
+    assert layout.startswith("axes(") and usual_layout([(value, 1.01 * other)]) == layout
+    assert usual_layout([(value, 2.0 * other)]) == "identity"
+    assert usual_layout([(value, drawn(*other.shape) + 3.0)]) == "identity"
 
 
 @pytest.mark.parametrize("shape", [(4, 6, 6, 6), (6, 6, 6)])

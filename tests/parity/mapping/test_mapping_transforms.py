@@ -32,6 +32,7 @@ def written_transforms(draw):
         "ndhwc_to_ncdhw": ("ndhwc_to_ncdhw", (a, b, c, d, e)),
         "nlc_to_ncl": ("nlc_to_ncl", (a, b, c)),
         "ntc_to_tnc": ("ntc_to_tnc", (a, b, c)),
+        "axes": ("axes(1, 3, 0, 2)", (a, b, c, d)),
         "flatten_hwc": (f"flatten_hwc({a}, {b}, {c})", (a * b * c, d)),
         "reshape": (f"reshape({a * b}, {c})", (a, b, c)),
         "unflatten_hwc": (f"unflatten_hwc({a}, {b}, {c})", (d, a * b * c) if d % 2 else (a * b * c,)),
@@ -266,7 +267,7 @@ def test_no_transform_changes_the_dtype(dtype):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("transposed", "expected one of dhwio_to_oidhw, .*, wio_to_oiw, got 'transposed'"),
+        ("transposed", "expected one of axes, dhwio_to_oidhw, .*, wio_to_oiw, got 'transposed'"),
         ("", "got ''"),
         ("flatten_hwc", "expected arguments that flatten_hwc takes"),
         ("flatten_hwc(7, 7)", "missing 1 required positional argument: 'channels'"),
@@ -279,6 +280,8 @@ def test_no_transform_changes_the_dtype(dtype):
         ("lstm_bias(1) + lstm_bias(2)", "expected numbers between the parentheses|expected one of"),
         ("lstm_bias(1e999)", "expected a finite forget_bias"),
         ("reshape(0)", "at least 1"),
+        ("axes(0, 2)", "each axis from 0 once"),
+        ("axes()", "each axis from 0 once"),
         ("transpose(1)", "expected arguments that transpose takes"),
     ],
 )
@@ -472,6 +475,7 @@ MADE = {
     "ndhwc_to_ncdhw": ((), (2, 3, 4, 5, 6), 1),
     "ntc_to_tnc": ((), (2, 3, 4), 1),
     "nlc_to_ncl": ((), (2, 3, 4), 1),
+    "axes": ((2, 0, 1), (2, 3, 4), 1),
     "hwcm_to_depthwise": ((), (2, 3, 4, 5), 1),
     "flatten_hwc": ((2, 3, 4), (24, 5), 1),
     "unflatten_hwc": ((2, 3, 4), (5, 24), 1),
