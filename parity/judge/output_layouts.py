@@ -43,7 +43,10 @@ def usual_layout(pairs: Sequence[tuple[Array, Array]]) -> str:
     ndim = pairs[0][0].ndim
     fitting = _fitting((IDENTITY, *USUAL.get(ndim, ())), pairs)
     if not fitting and 2 < ndim <= MOST_AXES:
-        fitting = [IDENTITY, *_fitting((f"axes({', '.join(map(str, each))})" for each in permutations(range(ndim))), pairs)]
+        fitting = [
+            IDENTITY,
+            *_fitting((f"axes({', '.join(map(str, each))})" for each in permutations(range(ndim))), pairs),
+        ]
     # Shapes alone decide, unless one axis is as long as another.
     if len(fitting) < 2:
         return fitting[0] if fitting else IDENTITY
