@@ -36,7 +36,11 @@ from parity.trace.arrays import Array
 
 ELEMENTWISE = frozenset(["add", "sub", "mul", "div"])
 LEAST_NUMBERS = 3  # different ones, from which on one power of all is no chance
-OF_WEIGHTS = {"moved_values": "the same numbers in other places", "other_rows": "other rows of it"}
+OF_WEIGHTS = {
+    "moved_values": "the same numbers in other places",
+    "other_rows": "other rows of it",
+    OTHER_OPERATION: "other numbers that are made of weights",
+}
 MOST_PARTS = 8  # of what an op cuts apart
 CUTTING = frozenset(["split", "splitv", "chunk", "unbind", "unstack", "unpack", "split_with_sizes", "tensor_split"])
 MASKED_BY = frozenset(["mul", "add", "sub", "select", "selectv2", "where", "masked_fill", "masked scores"])
@@ -397,7 +401,8 @@ def _of_weights(at: At, place: int, theirs: Array) -> str:
     if _same_numbers(own, theirs):
         return "moved_values"
     # A table that is looked up in by positions: all that either side has is of it, to the last bit.
-    return "other_rows" if np.isin(theirs, own).all() else ""
+    # Else what was computed of them: a graph's pass has no ops of weights alone to say which op it was.
+    return "other_rows" if np.isin(theirs, own).all() else OTHER_OPERATION
 
 
 def power_between(own: Array, other: Array) -> float | None:

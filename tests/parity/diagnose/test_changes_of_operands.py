@@ -130,12 +130,12 @@ def test_a_weight_that_is_another_power_of_the_other_sides_is_a_scale():
     side = of_weights(passed(FED, ("Mul", [0, deviation], H * deviation)), 1)
     (found,) = changes(operand_edits, side, 1, arrays=[("", other)])
     assert told([found]) == [("scale", "takes for mul what is made of weights as it is", "takes it to the power 0.5")]
-    assert changes(operand_edits, side, 1, arrays=[("", Y)])[0].name == "own_value"
+    assert changes(operand_edits, side, 1, arrays=[("", Y)])[0].name == "other_operation"
     assert changes(operand_edits, side, 1, arrays=[("input", other)])[0].name == "other_operation"
 
 
 @pytest.mark.parametrize(
-    ("rows", "name"), [([3, 2, 1, 0, 5, 4], "moved_values"), ([0, 0, 1, 2, 3, 3], "other_rows"), (None, "own_value")]
+    ("rows", "name"), [([3, 2, 1, 0, 5, 4], "moved_values"), ([0, 0, 1, 2, 3, 3], "other_rows"), (None, "other_operation")]
 )
 def test_what_both_sides_take_of_one_table_is_no_value_of_the_ports_own(rows, name):
     looked_up = X  # of a table that is read by positions alone
