@@ -1,7 +1,7 @@
 """Variables that one side holds and the other does not: what the port trains more, lacks, has in another size or untied."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from parity.diagnose.agreement import CLOSE
@@ -137,6 +137,47 @@ def shared_by_uses(
         explains=explains,
         shared=", ".join(shared),
         names=", ".join(f"{one.name} {list(one.shape)}" for one in structure.missing),
+    )
+
+
+def shared_where_read(
+    names: Collection[str],
+    evidence: Evidence,
+    passes: tuple[Sequence[ForwardOp], Sequence[ForwardOp]],
+    explains: Explained,
+) -> Cause | None:
+    """Returns the cause where the port reads in one variable's place the parameter of another of its shape once more.
+
+    Args:
+      names: of the reference's variables that are read where the passes part.
+      evidence: the float64 lockstep traces.
+      passes: ops of both sides' forward passes.
+      explains: the difference that it is the cause of.
+    """
+    own, other = (Counter(name for op in ops for name in set(op.weights)) for ops in passes)
+    pairs = [pair for pair in evidence.join.mapping.pairs if len(pair.candidate) == 1]
+    # By how many times more the port reads each: a loop reads it once in a graph, and in every step in torch.
+    more = {pair.reference: other[pair.candidate[0]] - own[pair.reference] for pair in pairs}
+    found = [
+        (pair, lacking)
+        for lacking in pairs
+        for pair in pairs
+        if lacking.reference in names
+        and pair.shape == lacking.shape
+        and more[pair.reference] == -more[lacking.reference] > 0
+    ]
+    if len(found) != 1:
+        return None
+    pair, lacking = found[0]
+    parameter, wanted = pair.candidate[0], lacking.candidate[0]
+    return build_cause(
+        "shared_parameter",
+        evidence=f"as often as the port reads {parameter} more than the reference reads {pair.reference} ("
+        f"{other[parameter]} times for {own[pair.reference]}) it reads {wanted} less than the reference reads "
+        f"{lacking.reference} ({other[wanted]} times for {own[lacking.reference]})",
+        explains=explains,
+        shared=parameter,
+        names=lacking.reference,
     )
 
 

@@ -207,8 +207,10 @@ def _assembled(shares: dict[Place, Share], narrow: str, close: float) -> Rules |
         if not silent or factor is None:
             continue  # what else is done to this one is not told here
         variables[name] = factor
-        # c = s / (a_t b_n): the fit's coefficient of w over what the gradient itself is multiplied by.
-        amounts = [shares[name, t].of.get("weight", 0.0) / (towers[t] * factor) for t in counting] if factor else [0.0]
+        # c = s / (a_t b_n): the fit's coefficient of w over what the gradient itself is multiplied by, where that is not
+        # nothing but for rounding.
+        reached = abs(factor) > close
+        amounts = [shares[name, t].of.get("weight", 0.0) / (towers[t] * factor) for t in counting] if reached else [0.0]
         if any(amounts):
             amount = _agreed(amounts, CLOSE_AMOUNT)
             if amount is None:

@@ -7,7 +7,7 @@ from math import inf
 
 import numpy as np
 
-from parity.diagnose.agreement import ROUNDING
+from parity.diagnose.agreement import CLOSE, ROUNDING
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.edits.edit import is_mask
 from parity.diagnose.fitting import MOST_BY_ROUNDING
@@ -117,6 +117,24 @@ class Bench:
             if not left <= LEFT_OF_LOSSES * (difference if difference < inf else 0.0) + ROUNDING * norm(values[0]):
                 return False
         return True
+
+    def makes_wrong(
+        self,
+        batch: Callable[[Tensors], Tensors],
+        state: Callable[[Tensors], Tensors],
+        twice: bool = False,
+    ) -> bool:
+        """Whether an output of the step that is the reference's no longer is with one thing changed: then it was no bug."""
+        step = self.first.check.step
+        traced = self.recorder.repeat(step, batch, lambda before: {**state(before), **self.given}, twice)
+        made, own, wanted = traced.step(traced.step_numbers[-1]), self.candidate.step(step), self.reference.step(step)
+        for text in wanted.names("act", "metric"):
+            one, (was, now) = wanted.read(text), (self.join.read(parse_key(text), file) for file in (own, made))
+            limit = CLOSE * norm(one)
+            right = was is not None and was.shape == one.shape and distance(one, was) <= limit
+            if right and not (now is not None and now.shape == one.shape and distance(one, now) <= limit):
+                return True
+        return False
 
     def reads(self, batch: Callable[[Tensors], Tensors]) -> bool:
         """Whether any loss or output of the candidate's step moves with a change of what goes in."""

@@ -77,6 +77,8 @@ def solved(bench: Bench, knob: Knob) -> Cause | None:
         lambda batch: knob.batch(batch, x),
         lambda state: knob.state(state, x),
     )
+    if bench.makes_wrong(change.batch, change.state):
+        return None
     check = bench.first.check
     evidence = (
         f"{knob.what(x)}, the candidate gives the reference's {check.key} within what rounding allows, where it was "

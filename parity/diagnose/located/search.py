@@ -22,8 +22,9 @@ from parity.diagnose.located.ops import cause_at_op, cause_by_one_change
 from parity.diagnose.located.other_rules import cause_by_other_ways
 from parity.diagnose.located.recurrent import recurrent_layers
 from parity.diagnose.search import follows, told_of
+from parity.diagnose.variables import shared_where_read
 from parity.judge.metrics import is_finite, norm
-from parity.judge.result import Cause, FirstDifference
+from parity.judge.result import Cause, Explained, FirstDifference
 from parity.locate import Location
 from parity.locate.layer_names import layer_names
 from parity.locate.located import Located
@@ -173,6 +174,10 @@ def _causes_of_weights(located: Located | None, evidence: Evidence) -> list[Caus
     step = located.first.check.step
     values = {name: evidence.before(step, "var", name) for name in located.place.op.weights}
     cause = cause_of_weights(located.place, {name: value for name, value in values.items() if value is not None})
+    if cause is None:
+        explains = Explained(step, located.first.check.key)
+        ops = located.place.passes[0].ops, located.place.passes[1].ops
+        cause = shared_where_read(located.place.op.weights, evidence, ops, explains)
     return [told_of(located.first, cause)] if cause is not None else []
 
 

@@ -135,7 +135,8 @@ def test_a_weight_that_is_another_power_of_the_other_sides_is_a_scale():
 
 
 @pytest.mark.parametrize(
-    ("rows", "name"), [([3, 2, 1, 0, 5, 4], "moved_values"), ([0, 0, 1, 2, 3, 3], "other_rows"), (None, "other_operation")]
+    ("rows", "name"),
+    [([3, 2, 1, 0, 5, 4], "moved_values"), ([0, 0, 1, 2, 3, 3], "other_rows"), (None, "other_operation")],
 )
 def test_what_both_sides_take_of_one_table_is_no_value_of_the_ports_own(rows, name):
     looked_up = X  # of a table that is read by positions alone

@@ -360,6 +360,16 @@ def test_losses_are_right_to_a_millionth_of_what_differs(left, right):
     assert sides.bench().losses_right_with(lambda b: {"feed/x": X / 2}, lambda s: s) is right
 
 
+def test_a_change_that_makes_another_output_wrong_is_no_cause():
+    both = lambda b: b["feed/x"] @ W  # noqa: E731
+    for port, named in ((both, []), (lambda b: 2 * both(b), ["input_scale"])):
+        losses = {"act/0/first": (both, port)}
+        sides = WithLosses(both, lambda b, s: 2 * both(b), {"feed/x": X}, losses=losses)
+        # Halving x puts the layer right; the output in front of it takes x as it is where it is right already.
+        assert [cause.name for cause in sides.causes()] == named
+        assert sides.bench().makes_wrong(lambda b: {"feed/x": X / 2}, lambda s: s) == (not named)
+
+
 MASK = np.where(X > 0, 1.0, 0.0)
 
 

@@ -9,7 +9,14 @@ from support.tiny_case import write_case
 
 from parity.case import load_case
 from parity.diagnose import Evidence
-from parity.diagnose.variables import Read, read_in_place, shared_by_uses, structural_causes, structural_check
+from parity.diagnose.variables import (
+    Read,
+    read_in_place,
+    shared_by_uses,
+    shared_where_read,
+    structural_causes,
+    structural_check,
+)
 from parity.experiment import level_details, run_case
 from parity.experiment.level_details import EFFECTLESS, with_structure
 from parity.judge import Join
@@ -175,6 +182,31 @@ def test_a_parameter_that_stands_for_two_variables_is_read_as_often_as_both(evid
     draft, found = structure([DENSE, BIAS], "dense")
     biased = ["dense/kernel", "dense/bias"], ["dense.weight"] * 2
     assert shared_by_uses(found, evidence(draft, {}), tuple(reading(*each) for each in biased), key) is None
+
+
+@pytest.mark.parametrize(
+    ("read", "port", "named"),
+    [
+        ("b/kernel", "aaac", True),
+        ("b/kernel", "abac", False),  # each as often as in the reference
+        ("a/kernel", "aaac", False),  # not what is read where they part
+        ("b/kernel", "aaaac", False),  # a loop, of which a graph shows one step
+        ("b/kernel", "aaccb", False),  # b is read
+        ("c/kernel", "aabb", False),  # of another shape
+    ],
+)
+def test_a_parameter_is_shared_that_is_read_once_more_in_place_of_another_of_its_shape(evidence, read, port, named):
+    variables = [Variable(f"{name}/kernel", (4, 3 if name == "c" else 4), use="MatMul") for name in "abc"]
+    parameters = [Variable(f"{name}.weight", (3 if name == "c" else 4, 4), use="Linear") for name in "abc"]
+    draft, _ = as_far_as_it_goes(draft_mapping(variables, parameters, {}))
+    passes = reading("a/kernel", "a/kernel", "b/kernel", "c/kernel"), reading(*(f"{name}.weight" for name in port))
+    key = Explained(2, "act/0/b")
+    told = shared_where_read([read], evidence(draft, {}), passes, key)
+    assert (told is not None) == named
+    if told is not None:
+        assert (told.name, told.explains) == ("shared_parameter", key)
+        assert told.title.startswith("the port computes with a.weight where the reference has b/kernel")
+        assert "(3 times for 2)" in told.evidence and "(0 times for 1)" in told.evidence
 
 
 @pytest.mark.parametrize("quantity", ["act", "stat", "loss"])

@@ -23,6 +23,7 @@ def bench(wanted, got, allowed):
         apart=abs(wanted - 5.0),
         candidate_with=lambda *change: None if got is None else np.array(got),
         candidate_once_more=lambda: np.array(5.0),
+        makes_wrong=lambda *change: False,
         explains=lambda left, was: Explained(1, "loss/0", 1 - left / was),
     )
 
@@ -35,6 +36,12 @@ def test_what_gives_the_references_number_is_the_cause():
 @pytest.mark.parametrize(("wanted", "got"), [(2.0, 2.1), (np.nan, 2.0), (2.0, np.nan), (np.inf, 2.0), (2.0, None)])
 def test_what_gives_another_or_none_is_not(wanted, got):
     assert undone(bench(wanted, got, 1e-12), CHANGE) is None
+
+
+def test_what_makes_another_output_wrong_is_no_cause():
+    made = bench(2.0, 2.0, 1e-12)
+    made.makes_wrong = lambda *change: True
+    assert undone(made, CHANGE) is None
 
 
 @pytest.mark.parametrize(("off", "named"), [(1.9e-12, True), (2.1e-12, False)])
