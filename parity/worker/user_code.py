@@ -4,6 +4,7 @@ import importlib
 import inspect
 import os
 import sys
+from types import ModuleType
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from parity.worker.protocol import SideError
@@ -22,15 +23,26 @@ class UserCode(object):
         """Makes `folders` (absolute paths, searched in order) the place to load from."""
         if folders == self._folders:
             return
-        # A copy of the list: entries are deleted on the way.
-        for name, module in list(sys.modules.items()):
-            path = getattr(module, "__file__", None)
-            if path and os.path.dirname(os.path.abspath(path)) in self._folders:
-                del sys.modules[name]
+        self.forget()
         sys.path[:] = [path for path in sys.path if path not in self._folders]
         sys.path[:0] = folders
         self._folders = list(folders)
         importlib.invalidate_caches()  # a file written within the last second is not seen otherwise
+
+    @property
+    def modules(self) -> Dict[str, ModuleType]:
+        """Those that were imported from the folders, by name."""
+        found = {}
+        for name, module in list(sys.modules.items()):
+            path = getattr(module, "__file__", None)
+            if path and os.path.dirname(os.path.abspath(path)) in self._folders:
+                found[name] = module
+        return found
+
+    def forget(self) -> None:
+        """Has modules of the folders be imported anew where they are loaded next."""
+        for name in self.modules:
+            del sys.modules[name]
 
     def load(self, spec: str) -> Callable[..., Any]:
         """Returns the function named "module:function".

@@ -50,6 +50,7 @@ from torch_ddp.step.update import Update
 from torch_ddp.step.user_calls import call_optimizer
 from torch_ddp.weights import unregistered
 from torch_ddp.worker.exact_functions import compute_softplus_exactly
+from torch_ddp.worker.precision import computing_in, hold_numbers
 from torch_ddp.worker.replay_optimizer import recorded_optimizer, train_only
 from torch_ddp.worker.rounding_noise import RoundingNoise
 from torch_ddp.worker.training_program import TrainingProgram
@@ -80,6 +81,7 @@ class RankServer:
         self._rank = rank
         self._backend = backend
         self._code = UserCode()
+        self._imported_in = ""  # the precision in which the last port was built
         self._device = torch.device("cuda", rank.local_rank) if backend == "nccl" else torch.device("cpu")
         self._prepared: dict[str, Built] = {}
         self._draws_left: list[str] = []  # what the losses of the present run have left of recorded draws, in words
@@ -100,7 +102,8 @@ class RankServer:
         if key not in self._prepared:
             # Ports of another case go: they hold memory, and nobody asks for them again.
             self._prepared = {known: value for known, value in self._prepared.items() if _same_case(known, key)}
-            self._prepared[key] = self._build(**asked)
+            with computing_in(asked["precision"]):
+                self._prepared[key] = self._build(**asked)
         stepper, known_facts, fresh, own = self._prepared[key]
         return {
             "facts": known_facts,
@@ -133,7 +136,8 @@ class RankServer:
         if arguments.get("random_seed") is not None:
             # Apart for each rank and each seed, up to 1000 ranks.
             _seed(1000 * arguments["random_seed"] + self._rank.rank)
-        with stepper.running(), self._noise(arguments.get("noise")):
+        precision = json.loads(arguments["prepared"])["precision"]
+        with computing_in(precision), stepper.running(), self._noise(arguments.get("noise")):
             self._run(arguments, progress, stepper, known_facts, own, watch)
         return {}
 
@@ -149,7 +153,7 @@ class RankServer:
         number, tower = arguments["step"], arguments["tower"]
         rank, _, part = tower.partition(".")
         stepper.give({})
-        with stepper.running():
+        with computing_in(precision), stepper.running():
             start = _all(Trace(arguments["start"]).init())
             kept = _kept(own, start)
             stepper.load({**kept, **start})
@@ -256,6 +260,10 @@ class RankServer:
         mixed: dict[str, str] | None,
     ) -> Built:
         self._code.enter(folders)
+        # What modules made when they were imported in another precision is made anew.
+        if precision != self._imported_in and hold_numbers(self._code.modules.values()):
+            self._code.forget()
+        self._imported_in = precision
         # The same on all ranks, so that what the port draws when it is made is the same, too.
         torch.manual_seed(case["seed"])
         dtype = getattr(torch, precision)
