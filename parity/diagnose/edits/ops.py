@@ -23,6 +23,7 @@ from parity.diagnose.edits.edit import (
     origin,
 )
 from parity.diagnose.edits.masks import FILLING, counts_things, mask_edits
+from parity.diagnose.edits.mixtures import mixture_edits
 from parity.diagnose.edits.windows import window_edits
 from parity.diagnose.ops.activations import log_softmax, softmax
 from parity.diagnose.ops.forward_pass import RecomputedPass, Taken
@@ -70,6 +71,7 @@ def plain_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
             _attributes,
             _joined,
             mask_edits,
+            mixture_edits,
             _turned,
             _in_order,
         ):

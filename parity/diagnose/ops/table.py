@@ -303,6 +303,11 @@ def _band(arguments: Arguments, attributes: Attributes) -> Array:
     return np.where(((below < 0) | (places >= -below)) & ((above < 0) | (places <= above)), x, 0)
 
 
+def _lerp(arguments: Arguments, attributes: Attributes) -> Array:
+    start, end, weight = (np.asarray(each) for each in arguments[:3])
+    return start + weight * (end - start)
+
+
 def _truth(function: Callable[..., Any]) -> Callable[[Arguments, Attributes], Array]:
     return lambda arguments, attributes: np.asarray(function(*(np.asarray(each) for each in arguments[:2])))
 
@@ -314,6 +319,7 @@ MORE: dict[str, Callable[[Arguments, Attributes], Array]] = {
     **dict.fromkeys(("concatv2", "concat", "cat"), _concat),
     **dict.fromkeys(("pack", "stack"), _stack),
     **dict.fromkeys(("select", "selectv2", "where"), _where),
+    "lerp": _lerp,
     **dict.fromkeys(("clipbyvalue", "clamp", "clip", "hardtanh"), _clip),
     **dict.fromkeys(("gatherv2", "resourcegather"), _gather),
     **dict.fromkeys(("onehot", "one_hot"), _one_hot),

@@ -1,0 +1,92 @@
+"""Changes of a mixture of two: what a gate weighs, or a mask chooses, as ``x p + y (1 - p)`` or in one op."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from parity.diagnose.edits.edit import At, Edit
+from parity.diagnose.ops.table import plain
+from parity.locate.downstream import upstream
+from parity.trace.arrays import Array
+
+ROUNDED = 1e-12  # of 1, which two shares add up to: computed, 1 - p rounds once
+
+
+class Mixture(NamedTuple):
+    """``x p + y (1 - p)``.
+
+    Fields:
+      one, other: x and y.
+      share: p, of the shape of the sum or broadcast to it; 0 to 1.
+    """
+
+    one: Array
+    other: Array
+    share: Array
+
+
+def mixture_edits(at: At) -> Iterator[Edit]:
+    """Yields the changes that take one of two things throughout, or weigh them the other way round.
+
+    Args:
+      at: the op that gives the mixture.
+    """
+    found = mixture_of(at)
+    if found is None:
+        return
+    chosen = bool(np.isin(found.share, (0.0, 1.0)).all())
+    as_is = "chooses between two by a mask" if chosen else "weighs two by a gate and by 1 less it"
+    for each in (found.one, found.other):
+        what = "takes the same one throughout"
+        yield from at.edit(
+            _spread(each, at), "mask" if chosen else "op_left_out", as_is, what, "mask" if chosen else "mul"
+        )
+    turned = found.one * (1.0 - found.share) + found.other * found.share
+    # Of a gate in a step that is made again and again it is how a cell keeps its state.
+    name = "mask" if chosen else "recurrent_rule" if _is_of_a_step(at) else "gate_halves"
+    yield from at.edit(_spread(turned, at), name, as_is, "does so the other way round")
+
+
+def mixture_of(at: At) -> Mixture | None:
+    """Returns the mixture that an op gives, None where it gives none."""
+    if at.kind == "lerp" and len(at.taken) == 3:
+        start, end, share = (np.asarray(each.value, np.float64) for each in at.taken)
+        return Mixture(end, start, share) if _is_share(share) else None
+    if at.kind != "add" or len(at.taken) != 2 or at.output.dtype.kind != "f":
+        return None
+    products = [_factors(at, each.source) for each in at.taken]
+    for one, share in products[0]:
+        for other, rest in products[1]:
+            if _is_share(share) and share.shape == rest.shape and np.abs(share + rest - 1.0).max() <= ROUNDED:
+                return Mixture(one, other, share)
+    return None
+
+
+def _factors(at: At, number: int | None) -> list[tuple[Array, Array]]:
+    """Both ways to read a product: what is weighed, and the share that it is weighed by."""
+    taken = at.run.takes(number) if number is not None and plain(at.run.ops[number].kind) == "mul" else None
+    if taken is None or len(taken) != 2:
+        return []
+    one, other = (np.asarray(each.value, np.float64) for each in taken)
+    return [(one, other), (other, one)]
+
+
+def _is_share(value: Array) -> bool:
+    return value.size > 1 and bool(value.min() >= 0.0 and value.max() <= 1.0 and np.ptp(value) > 0.0)
+
+
+def _spread(value: Array, at: At) -> Array | None:
+    try:
+        return np.broadcast_to(value, at.output.shape)
+    except ValueError:
+        return None
+
+
+def _is_of_a_step(at: At) -> bool:
+    """Whether a line makes the like again of what it has made: a step of a loop, or of a cell that is called in one."""
+    ops, own = at.run.ops, at.run.ops[at.number]
+    if own.line is None:
+        return False
+    like = [n for n, op in enumerate(ops) if op.line is not None and (op.kind, op.line[:2]) == (own.kind, own.line[:2])]
+    return any(at.number in upstream(ops, [n]) or n in upstream(ops, [at.number]) for n in like if n != at.number)
