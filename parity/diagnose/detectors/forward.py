@@ -173,7 +173,8 @@ def activation_factor(first: FirstDifference, evidence: Evidence) -> Cause | Non
     """A layer's output is off by one factor."""
     found = outputs(first, evidence)
     factor = told_factor([found]) if found else None
-    if factor is None:
+    # Zeros are no multiple of anything: they were masked, or never computed.
+    if factor is None or not found[1].any():
         return None
     return build_cause(
         "activation_factor",

@@ -64,6 +64,7 @@ class RecomputedPass:
         self._own: dict[int, bool] = {}
         self._picked: dict[int, Array | None] = {}
         self._truths: dict[int, Array | None] = {}
+        self._taken: dict[int, Array | None] = {}
 
     @cached_property
     def readers(self) -> list[list[int]]:
@@ -141,8 +142,15 @@ class RecomputedPass:
             yield each, made
 
     def output(self, number: int) -> Array | None:
-        """Returns what an op gave; of a comparison, of which a pass keeps no truths, what it gives of what it took."""
+        """Returns what an op gave; of whole numbers, which a pass does not keep, what others took, or it gives again.
+
+        These are labels that are cut out of a sequence, and comparisons.
+        """
         value = self.passed.value(number)
+        if value is None:
+            if number not in self._taken:
+                self._taken[number] = self._as_others_took(number)
+            value = self._taken[number]
         if value is None and plain(self.ops[number].kind) in COMPARING:
             if number not in self._truths:
                 taken = self.takes(number)
@@ -151,6 +159,17 @@ class RecomputedPass:
                 self._truths[number] = self._computed(op, taken, values, op.attributes) if taken else None
             return self._truths[number]
         return value
+
+    def _as_others_took(self, number: int) -> Array | None:
+        """What ops took that is the output of one as it gave it, None where nothing is known of it."""
+        op = self.ops[number]
+        for reader in self.readers[number]:
+            for at, operand in enumerate(self.ops[reader].operands):
+                as_given = operand.laid_out is None and [*operand.shape] == [*op.shape]
+                value = self.passed.operand(reader, at) if operand.op == number and as_given else None
+                if value is not None:
+                    return value
+        return None
 
     def as_taken(self, changed: Array, taken: Taken) -> Array | None:
         """Returns a changed output as an op takes it, None where that cannot be said.

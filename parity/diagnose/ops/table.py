@@ -7,32 +7,24 @@ from typing import Any
 import numpy as np
 
 from parity.diagnose.ops.activations import FUNCTIONS, log_softmax, softmax
+from parity.diagnose.ops.arguments import Arguments, Attributes, set_to
+from parity.diagnose.ops.indexing import INDEXING
 from parity.diagnose.ops.windows import WINDOWS
 from parity.trace.arrays import Array
 
-Arguments = Sequence[Any]
-Attributes = Mapping[str, Any]
 REDUCED = {0: "none", 1: "mean", 2: "sum"}  # torch's enumeration
-
-
-def _set(name: str, place: str, arguments: Arguments, attributes: Attributes, default: Any = None) -> Any:
-    """What an argument is set to, by its name or its place."""
-    if name in attributes:
-        return attributes[name]
-    number = int(place)
-    return arguments[number] if number < len(arguments) and arguments[number] is not None else default
 
 
 def _concat(arguments: Arguments, attributes: Attributes) -> Array:
     if isinstance(arguments[0], list):  # torch: a list, then the axis
-        return np.concatenate(arguments[0], int(_set("dim", "1", arguments, attributes, 0)))
+        return np.concatenate(arguments[0], int(set_to("dim", "1", arguments, attributes, 0)))
     # ConcatV2 has its axis last, as a tensor.
     return np.concatenate([np.asarray(each) for each in arguments[:-1]], int(np.asarray(arguments[-1])))
 
 
 def _stack(arguments: Arguments, attributes: Attributes) -> Array:
     if isinstance(arguments[0], list):
-        return np.stack(arguments[0], int(_set("dim", "1", arguments, attributes, 0)))
+        return np.stack(arguments[0], int(set_to("dim", "1", arguments, attributes, 0)))
     return np.stack(list(arguments), int(attributes.get("axis", 0)))
 
 
@@ -46,11 +38,11 @@ def _where(arguments: Arguments, attributes: Attributes) -> Array:
 
 def _masked_fill(arguments: Arguments, attributes: Attributes) -> Array:
     x, mask = np.asarray(arguments[0], np.float64), np.asarray(arguments[1]).astype(bool)
-    return np.where(mask, float(_set("value", "2", arguments, attributes)), x)
+    return np.where(mask, float(set_to("value", "2", arguments, attributes)), x)
 
 
 def _clip(arguments: Arguments, attributes: Attributes) -> Array:
-    low, high = _set("min", "1", arguments, attributes), _set("max", "2", arguments, attributes)
+    low, high = set_to("min", "1", arguments, attributes), set_to("max", "2", arguments, attributes)
     return np.clip(np.asarray(arguments[0], np.float64), low, high)
 
 
@@ -129,24 +121,6 @@ def _to_space(arguments: Arguments, attributes: Attributes) -> Array:
     return np.asarray(blocks.reshape(n, h * size, w * size, c // size**2))
 
 
-def _gather(arguments: Arguments, attributes: Attributes) -> Array:
-    axis = int(np.asarray(arguments[2])) if len(arguments) > 2 else 0
-    if attributes.get("batch_dims", 0):
-        raise ValueError("batched")
-    return np.take(np.asarray(arguments[0], np.float64), np.asarray(arguments[1]).astype(np.int64), axis)
-
-
-def _embedding(arguments: Arguments, attributes: Attributes) -> Array:
-    return np.asarray(np.asarray(arguments[0], np.float64)[np.asarray(arguments[1]).astype(np.int64)])
-
-
-def _one_hot(arguments: Arguments, attributes: Attributes) -> Array:
-    labels = np.asarray(arguments[0]).astype(np.int64)
-    depth = int(np.asarray(_set("num_classes", "1", arguments, attributes)))
-    on, off = (float(np.asarray(arguments[at])) if len(arguments) > at else fill for at, fill in ((2, 1.0), (3, 0.0)))
-    return np.where(labels[..., None] == np.arange(depth), on, off)
-
-
 def _normalised(x: Array, axes: tuple[int, ...], eps: float) -> Array:
     # Divided by n: both frameworks normalise by the biased variance, whatever their moving one is.
     mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
@@ -155,9 +129,9 @@ def _normalised(x: Array, axes: tuple[int, ...], eps: float) -> Array:
 
 def _layer_norm(arguments: Arguments, attributes: Attributes) -> Array:
     x = np.asarray(arguments[0], np.float64)
-    axes = tuple(range(x.ndim - len(np.atleast_1d(_set("normalized_shape", "1", arguments, attributes))), x.ndim))
-    made = _normalised(x, axes, float(_set("eps", "4", arguments, attributes, 1e-5)))
-    weight, bias = (_set(name, place, arguments, attributes) for name, place in (("weight", "2"), ("bias", "3")))
+    axes = tuple(range(x.ndim - len(np.atleast_1d(set_to("normalized_shape", "1", arguments, attributes))), x.ndim))
+    made = _normalised(x, axes, float(set_to("eps", "4", arguments, attributes, 1e-5)))
+    weight, bias = (set_to(name, place, arguments, attributes) for name, place in (("weight", "2"), ("bias", "3")))
     made = made if weight is None else made * np.asarray(weight)
     return made if bias is None else made + np.asarray(bias)
 
@@ -168,13 +142,13 @@ def _channels(x: Array, vector: Any) -> Array:
 
 def _batch_norm(arguments: Arguments, attributes: Attributes) -> Array:
     x = np.asarray(arguments[0], np.float64)
-    eps = float(_set("eps", "7", arguments, attributes, 1e-5))
-    if _set("training", "5", arguments, attributes, False):
+    eps = float(set_to("eps", "7", arguments, attributes, 1e-5))
+    if set_to("training", "5", arguments, attributes, False):
         made = _normalised(x, (0, *range(2, x.ndim)), eps)
     else:
         mean, variance = (_channels(x, arguments[at]) for at in (1, 2))
         made = (x - mean) / np.sqrt(variance + eps)
-    weight, bias = (_set(name, place, arguments, attributes) for name, place in (("weight", "3"), ("bias", "4")))
+    weight, bias = (set_to(name, place, arguments, attributes) for name, place in (("weight", "3"), ("bias", "4")))
     made = made if weight is None else made * _channels(x, weight)
     return made if bias is None else made + _channels(x, bias)
 
@@ -200,12 +174,12 @@ def _entropy(arguments: Arguments, attributes: Attributes) -> Array:
 
 def _entropy_of_each(arguments: Arguments, attributes: Attributes) -> Array:
     logits, labels = np.asarray(arguments[0], np.float64), np.asarray(arguments[1])
-    smoothing = float(_set("label_smoothing", "5", arguments, attributes, 0.0))
+    smoothing = float(set_to("label_smoothing", "5", arguments, attributes, 0.0))
     logs = log_softmax(np.moveaxis(logits, 1, -1), -1)
     if labels.ndim == logits.ndim:
         held = np.moveaxis(np.asarray(labels, np.float64), 1, -1)
     else:
-        ignored = int(_set("ignore_index", "4", arguments, attributes, -100))
+        ignored = int(set_to("ignore_index", "4", arguments, attributes, -100))
         held = (labels.astype(np.int64)[..., None] == np.arange(logs.shape[-1])).astype(np.float64)
         # What is ignored has the loss 0, and no part in the smoothing.
         held[labels == ignored] = 0.0
@@ -223,13 +197,13 @@ def _of_two(function: Callable[[Array, Array], Array]) -> Callable[[Arguments, A
 
 
 def _smooth_l1(arguments: Arguments, attributes: Attributes) -> Array:
-    beta = float(_set("beta", "3", arguments, attributes, 1.0))
+    beta = float(set_to("beta", "3", arguments, attributes, 1.0))
     apart = np.abs(np.asarray(arguments[0], np.float64) - np.asarray(arguments[1], np.float64))
     return np.where(apart < beta, 0.5 * apart**2 / beta, apart - 0.5 * beta)
 
 
 def _huber(arguments: Arguments, attributes: Attributes) -> Array:
-    delta = float(_set("delta", "3", arguments, attributes, 1.0))
+    delta = float(set_to("delta", "3", arguments, attributes, 1.0))
     apart = np.abs(np.asarray(arguments[0], np.float64) - np.asarray(arguments[1], np.float64))
     return np.where(apart < delta, 0.5 * apart**2, delta * (apart - 0.5 * delta))
 
@@ -265,7 +239,7 @@ def _half_square(arguments: Arguments, attributes: Attributes) -> Array:
 
 def _cumulative(arguments: Arguments, attributes: Attributes) -> Array:
     """Running sums: TensorFlow's may leave each number itself out, and run backwards."""
-    x, axis = np.asarray(arguments[0], np.float64), int(np.asarray(_set("dim", "1", arguments, attributes)))
+    x, axis = np.asarray(arguments[0], np.float64), int(np.asarray(set_to("dim", "1", arguments, attributes)))
     turned = bool(attributes.get("reverse"))
     x = np.flip(x, axis) if turned else x
     made = np.cumsum(x, axis) - x if attributes.get("exclusive") else np.cumsum(x, axis)
@@ -274,25 +248,25 @@ def _cumulative(arguments: Arguments, attributes: Attributes) -> Array:
 
 def _log_sum_exp(arguments: Arguments, attributes: Attributes) -> Array:
     x, axes = np.asarray(arguments[0], np.float64), axes_of(arguments, attributes)
-    keeps = bool(_set("keepdim", "2", arguments, attributes, False))
+    keeps = bool(set_to("keepdim", "2", arguments, attributes, False))
     largest = x.max(axes, keepdims=True)
     made = np.log(np.exp(x - largest).sum(axes, keepdims=True)) + largest
     return np.asarray(made if keeps else made.reshape(x.max(axes).shape))
 
 
 def _length(arguments: Arguments, attributes: Attributes) -> Array:
-    x, dim = np.asarray(arguments[0], np.float64), _set("dim", "2", arguments, attributes)
-    if _set("p", "1", arguments, attributes, 2) not in (2, "fro"):
+    x, dim = np.asarray(arguments[0], np.float64), set_to("dim", "2", arguments, attributes)
+    if set_to("p", "1", arguments, attributes, 2) not in (2, "fro"):
         raise ValueError("another norm")
     axes = None if dim is None else tuple(int(each) for each in np.atleast_1d(dim))
     return np.asarray(
-        np.sqrt(np.square(x).sum(axes, keepdims=bool(_set("keepdim", "3", arguments, attributes, False))))
+        np.sqrt(np.square(x).sum(axes, keepdims=bool(set_to("keepdim", "3", arguments, attributes, False))))
     )
 
 
 def _triangle(function: Callable[..., Any]) -> Callable[[Arguments, Attributes], Array]:
     return lambda arguments, attributes: np.asarray(
-        function(np.asarray(arguments[0]), int(_set("diagonal", "1", arguments, attributes, 0)))
+        function(np.asarray(arguments[0]), int(set_to("diagonal", "1", arguments, attributes, 0)))
     )
 
 
@@ -321,8 +295,7 @@ MORE: dict[str, Callable[[Arguments, Attributes], Array]] = {
     **dict.fromkeys(("select", "selectv2", "where"), _where),
     "lerp": _lerp,
     **dict.fromkeys(("clipbyvalue", "clamp", "clip", "hardtanh"), _clip),
-    **dict.fromkeys(("gatherv2", "resourcegather"), _gather),
-    **dict.fromkeys(("onehot", "one_hot"), _one_hot),
+    **INDEXING,
     **dict.fromkeys(("fusedbatchnorm", "fusedbatchnormv2", "fusedbatchnormv3"), _fused_batch_norm),
     **dict.fromkeys(("cast", "long", "float", "double", "to", "type_as", "int", "bool", "stopgradient"), _same),
     **dict.fromkeys(("logicaland", "and", "logical_and"), _truth(np.logical_and)),
@@ -348,7 +321,6 @@ MORE: dict[str, Callable[[Arguments, Attributes], Array]] = {
     "scaled_dot_product_attention": _attended,
     "linear without bias": _linear,
     "linear": _linear,
-    "embedding": _embedding,
     "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
     "sparsesoftmaxcrossentropywithlogits": _sparse_entropy,

@@ -587,3 +587,24 @@ def test_another_place_of_a_sequence_that_is_cut_into_all_of_its_steps_is_no_poo
     assert set(named_where(found, "over axis 1")) == {"pooling"}
     found = edits(("Reshape", [0], CUBE), *steps[:3], at=3)
     assert set(named_where(found, "takes place")) == {"pooling"}, "one of its places is not taken"
+
+
+def test_labels_that_a_pass_does_not_keep_are_known_by_what_takes_them():
+    words, scores = np.array([[3, 1, 2, 0], [2, 2, 1, 3]]), RANDOM.normal(size=(2, 3, 4))
+    labels = words[:, 1:]
+    picked = np.take_along_axis(scores, labels[..., None], 2)[..., 0]
+    ops = ("getitem", [words], labels), ("gather", [scores, np.array(2), labels[..., None]], picked)
+    side = passed(*ops)
+    taking = side.ops[1].operands[2]
+    for shape, known in (((2, 3), True), ((2, 3, 1), False)):  # as it is, and laid out anew
+        operand = taking._replace(op=0, name="", shape=list(shape))
+        of_labels = side.ops[1]._replace(inputs=[0], operands=(*side.ops[1].operands[:2], operand))
+        kept = side._replace(
+            ops=[side.ops[0], of_labels],
+            value=lambda number: None if number == 0 else picked,
+            operand=lambda number, at: [[words], [scores, np.array(2), labels]][number][at],
+        )
+        run = RecomputedPass(kept)
+        assert (run.output(0) is not None) == known
+        near = Near(set(), [], [], [], [], frozenset(), True)
+        assert ("labels_shifted" in [each.name for each in plain_edits(run, 0, near)]) == known

@@ -18,7 +18,7 @@ from parity.diagnose.agreement import (
 )
 from parity.diagnose.detectors.aggregation import cause_of_factor, cause_of_towers, is_power_of_two
 from parity.diagnose.detectors.clipping import by_value, clipped_before_combining, how, limit_of
-from parity.diagnose.detectors.forward import left_by_channels
+from parity.diagnose.detectors.forward import activation_factor, left_by_channels
 from parity.diagnose.detectors.gradient_model import split
 from parity.diagnose.detectors.weight_decay import cause_of_decay, decay_of_the_reference
 from parity.judge import Check, FirstDifference
@@ -33,6 +33,13 @@ def test_a_factor_is_common_to_a_billionth(off, factor):
     assert found == (factor and pytest.approx(factor))
     assert common_factor([(X, 2.0 * X + 0.9e-4 * 2.0 * UP)], 1e-4) == pytest.approx(2.0)
     assert common_factor([(X, 2.0 * X + 1.1e-4 * 2.0 * UP)], 1e-4) is None
+
+
+@pytest.mark.parametrize(("factor", "named"), [(0.5, True), (1e-6, True), (0.0, False)])
+def test_zeros_are_no_multiple_of_an_output(factor, named):
+    first = FirstDifference(Check("lockstep", 0, "act/0/h", "different", 1.0), "act", "h", "0", None)
+    evidence = SimpleNamespace(pairs=lambda *asked: [("h", X, factor * X)])
+    assert (activation_factor(first, evidence) is not None) == named
 
 
 @pytest.mark.parametrize(("size", "factor"), [(0.9e-8, 2.0), (1.1e-8, None)])

@@ -137,6 +137,8 @@ OPS = [
     ("ResourceGather", [N, np.array([1.0])], {}, N[1][None]),
     ("GatherV2", [X, np.array([[0], [1]]), np.int32(1)], {"batch_dims": 1}, None),
     ("embedding", [N, np.array([[3, 3], [0, 1]])], {}, np.array([[N[3], N[3]], [N[0], N[1]]])),
+    ("gather", [N, 1, np.array([[2, 0], [4, 4]])], {}, np.array([[N[0, 2], N[0, 0]], [N[1, 4], N[1, 4]]])),
+    ("gather", [N, None, np.array([[3, 1, 0]])], {"dim": -2}, np.array([[N[3, 0], N[1, 1], N[0, 2]]])),
     ("one_hot", [LABELS], {"num_classes": 4}, OWN),
     ("OneHot", [LABELS, np.int32(4), 0.9, 0.1], {}, 0.1 + 0.8 * OWN),
     ("Cast", [MASK], {}, MASK),
