@@ -21,7 +21,7 @@ USUAL = {
     4: ("nhwc_to_nchw", "nchw_to_nhwc"),
     5: ("ndhwc_to_ncdhw",),
 }
-MOST_AXES = 5  # 120 orders
+MOST_ORDERED = 5  # 120 orders
 AGREES = 0.1  # of the norm: so near numbers have to come there
 NEARER = 2.0  # so much nearer numbers have to bring a layout for it to be taken where shapes allow several
 
@@ -42,7 +42,7 @@ def usual_layout(pairs: Sequence[tuple[Array, Array]]) -> str:
     """
     ndim = pairs[0][0].ndim
     fitting = _fitting((IDENTITY, *USUAL.get(ndim, ())), pairs)
-    if not fitting and 2 < ndim <= MOST_AXES:
+    if not fitting and 2 < ndim <= MOST_ORDERED:
         fitting = [
             IDENTITY,
             *_fitting((f"axes({', '.join(map(str, each))})" for each in permutations(range(ndim))), pairs),

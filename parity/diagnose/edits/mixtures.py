@@ -10,7 +10,7 @@ from parity.diagnose.ops.table import plain
 from parity.locate.downstream import upstream
 from parity.trace.arrays import Array
 
-ROUNDED = 1e-12  # of 1, which two shares add up to: computed, 1 - p rounds once
+OFF_ONE = 1e-12  # of 1, which two shares add up to: computed, 1 - p rounds once
 
 
 class Mixture(NamedTuple):
@@ -58,7 +58,7 @@ def mixture_of(at: At) -> Mixture | None:
     products = [_factors(at, each.source) for each in at.taken]
     for one, share in products[0]:
         for other, rest in products[1]:
-            if _is_share(share) and share.shape == rest.shape and np.abs(share + rest - 1.0).max() <= ROUNDED:
+            if _is_share(share) and share.shape == rest.shape and np.abs(share + rest - 1.0).max() <= OFF_ONE:
                 return Mixture(one, other, share)
     return None
 

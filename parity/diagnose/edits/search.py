@@ -139,7 +139,7 @@ def _changes(
 
     for number in found:
         yield plainly(run, number), plainly
-    for number in _beside(own, found):
+    for number in _parting_too(own, found):
         yield plainly(run, number), plainly
     taken = [
         each for number in found[:MOST_OPS_WITH_OTHER_INPUTS] for each in ops[number].inputs if each in own.reached
@@ -161,7 +161,7 @@ def _changes(
     yield _at_once(own, run, near), None
 
 
-def _beside(own: Side, found: Sequence[int]) -> list[int]:
+def _parting_too(own: Side, found: Sequence[int]) -> list[int]:
     """Returns the ops that part too, of right inputs, and whose outputs some ops take.
 
     Where a norm is one op on one side and several on the other, its numbers may have no like there, though it is right: then
