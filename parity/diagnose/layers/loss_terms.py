@@ -20,9 +20,11 @@ from parity.diagnose.layers.term_counts import (
     words_of_counts,
     words_of_number,
 )
+from parity.diagnose.ops.table import plain
 from parity.judge.result import Cause
 
 MOST_TERMS_SHOWN = 2
+LOG_PROBABILITIES = "log_softmax"
 OF_A_LABEL = 2  # terms of which a label that is 0 or 1 says which one counts
 
 
@@ -153,6 +155,11 @@ def _counted(sums: Sums, key: str) -> Cause:
     if share is None:
         a, b = in_one_order(one, other)
         evidence = f"{int((a != b).sum())} of its {a.size} numbers count otherwise, and that is the whole difference"
+        if plain(sums.kinds[key]) == LOG_PROBABILITIES and _of_the_same_examples(one, other):
+            what = (
+                f"targets that share what an example counts among its classes otherwise, as smoothed ones do: of {name}"
+            )
+            return build_cause("cross_entropy", evidence=evidence, what=what)
         others = mine if mine != theirs else "others"
         return build_cause("loss_reduction", "weights", evidence=evidence, theirs=theirs, name=name, mine=others)
     evidence = f"it counts {words_of_number(share)} times as much in the candidate, and that is the whole difference"
@@ -174,6 +181,14 @@ def _counted(sums: Sums, key: str) -> Cause:
         return build_cause("loss_term", "one", evidence=evidence, name=name, theirs=theirs, mine=mine)
     variant = "scalar" if scalar else "one"
     return build_cause("loss_reduction", variant, evidence=evidence, name=name, theirs=theirs, mine=mine)
+
+
+def _of_the_same_examples(one: Term, other: Term) -> bool:
+    """Whether every example counts as much on both sides, all of its classes together."""
+    if one.counts.ndim < 2 or one.counts.shape != other.counts.shape:
+        return False
+    whole, theirs = (np.sort(each.counts.sum(-1), axis=None) for each in (one, other))
+    return bool(np.abs(whole - theirs).max() <= CLOSE_OUTPUT * np.abs(whole).max())
 
 
 def _divided_otherwise(sums: Sums, term: Term, share: float) -> str:

@@ -90,6 +90,22 @@ def test_other_labels_are_no_other_reduction():
     assert cause(by_labels(labels), masked).name == "loss_reduction"
 
 
+@pytest.mark.parametrize(
+    ("whole", "kind", "name"),
+    [(1.0, "LogSoftmax", "cross_entropy"), (0.9, "LogSoftmax", "loss_reduction"), (1.0, "Log", "loss_reduction")],
+)
+def test_targets_that_are_smoothed_otherwise_are_another_cross_entropy(whole, kind, name):
+    logs, hot = np.log(EACH / EACH.sum(-1, keepdims=True)), np.eye(5)[[3, 0, 4, 1]]
+
+    def loss(targets):
+        parts = logs * targets
+        ops = [(kind, [0], logs), ("Identity", [], targets), ("Mul", [2, 3], parts), ("Sum", [4], parts.sum())]
+        return [*ops, ("Mul", [5], -parts.sum() / 4)]
+
+    named = cause(loss(0.9 * hot + 0.1 / 5), loss(whole * (hot * (0.9 - 0.1 / 4) + 0.1 / 4)))
+    assert named.name == name and (name != "cross_entropy" or "targets" in named.title)
+
+
 def test_labels_that_are_inverted_are_named_and_no_mask():
     near, far = (RANDOM.uniform(0.1, 2.0, size=8) for _ in range(2))
     labels = np.array([1.0, 0, 0, 1, 1, 0, 1, 0])
