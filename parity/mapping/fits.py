@@ -113,6 +113,9 @@ def _usual(reference: Variable, use: str) -> tuple[str, ...]:
         )
     if rank == 4 and "Conv2DBackpropInput" in ops:
         return ("hwoi_to_iohw",)
+    # What a graph multiplies by and then overlaps and adds: a transposed convolution too holds its inputs first.
+    if rank == 2 and use.startswith("ConvTranspose"):
+        return ("identity",)
     if rank == 4:
         return ("hwcm_to_depthwise",) if "DepthwiseConv2dNative" in ops else ("hwio_to_oihw",)
     return _BY_RANK.get(rank, ("identity",))[1:] or ("identity",)

@@ -5,7 +5,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from parity.mapping import MappingEntry, MappingError, Values, Variable, build_mapping, guesses, propose, proposed_toml
+from parity.mapping import (
+    MappingEntry,
+    MappingError,
+    Values,
+    Variable,
+    build_mapping,
+    draft_mapping,
+    guesses,
+    propose,
+    proposed_toml,
+)
 from parity.mapping.by_gradients import Gradients, _choices, tied_values
 from parity.mapping.guesses import Guess
 from parity.mapping.similarity import words
@@ -191,3 +201,20 @@ def test_more_pairs_than_memory_holds_are_refused_before_they_are_made(monkeypat
     candidate = [Variable(f"part{number}.weight", (2, 2)) for number in range(6)]
     with pytest.raises(MappingError, match=told):
         build_mapping(reference, candidate, {})
+
+
+def test_a_product_that_is_overlapped_and_added_is_a_transposed_convolutions():
+    reference = [
+        Variable("encoder/kernel", (8, 1, 26), use="Conv2D"),
+        Variable("decoder/kernel", (26, 8), use="MatMul"),
+    ]
+    uses = {"encoder.conv.weight": "Conv1d", "decoder.conv.weight": "ConvTranspose1d"}
+    candidate = [Variable(name, (26, 1, 8), use=use) for name, use in uses.items()]
+    pairs = {
+        pair.reference: (*pair.candidate, pair.transform.text)
+        for pair in draft_mapping(reference, candidate, {}).mapping().pairs
+    }
+    assert pairs == {
+        "encoder/kernel": ("encoder.conv.weight", "wio_to_oiw"),
+        "decoder/kernel": ("decoder.conv.weight", "reshape(26, 1, 8)"),
+    }
