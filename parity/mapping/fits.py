@@ -42,6 +42,9 @@ _BY_RANK: dict[int, tuple[str, ...]] = {
     5: ("identity", "dhwio_to_oidhw"),
 }
 
+# The same of what is learned and no kernel: a map to begin with, positions, which have channels last in a graph.
+_OF_MAPS = {3: ("identity", "axes(2, 0, 1)"), 4: ("identity", "nhwc_to_nchw")}
+
 # These pack several blocks into one array, in an order of torch's own that no shape shows: never joined unasked.
 PACKED = frozenset(["LSTM", "LSTMCell", "GRU", "GRUCell", "MultiheadAttention"])
 
@@ -142,6 +145,8 @@ def _possible(reference: Variable, candidate: Variable) -> tuple[str, ...]:
     rank = len(reference.shape)
     if rank == 4 and "Conv2DBackpropInput" in ops:
         return ("identity", "hwoi_to_iohw")
+    if reference.use and not candidate.use and not any(op.startswith(MULTIPLYING) for op in ops) and rank in _OF_MAPS:
+        return _OF_MAPS[rank]
     return _BY_RANK.get(rank, ("identity",))
 
 

@@ -55,6 +55,22 @@ def in_layout_of_graph(
     return draft.among({guess.variable.name: _kept(guess, sums_alike) for guess in draft.guesses})
 
 
+def with_maps_of_graph(draft: Draft, ops: Sequence[ForwardOp]) -> Draft:
+    """Returns the draft without the layouts of a flattened map where the reference's layer neither takes nor makes one.
+
+    Args:
+      draft: with guesses of layouts.
+      ops: of the reference's pass.
+    """
+    maps = _MapsAround(ops)
+    return draft.among(
+        {
+            guess.variable.name: _kept(guess, lambda one, option: maps.allow(one.variable.name, one.options[option][1]))
+            for guess in draft.guesses
+        }
+    )
+
+
 def summed(passed: Pass, name: str, value: Array) -> Array | None:
     """Returns by element of a weight the number of the position in the sum that it belongs to, None where none is known.
 

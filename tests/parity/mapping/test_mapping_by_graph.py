@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.experiment.mapping.by_graph import _same_groups, in_layout_of_graph, summed
+from parity.experiment.mapping.by_graph import _same_groups, in_layout_of_graph, summed, with_maps_of_graph
 from parity.locate.matching import Pass
 from parity.mapping import Variable, draft_mapping
 from parity.trace import ForwardOp, Operand
@@ -312,3 +312,15 @@ def test_a_layer_takes_a_flattened_map_only_where_it_comes_from_one():
 )
 def test_labels_put_the_same_elements_together_whatever_they_are(one, other, same):
     assert _same_groups(np.array(one, int), np.array(other, int)) is same
+
+
+def test_where_no_graph_makes_such_a_map_no_layout_of_one_is_tried():
+    reference = [Variable("d/kernel", (4, 16), use="MatMul"), Variable("c/kernel", (3, 3, 8, 4), use="Conv2D")]
+    candidate = [Variable("d.weight", (16, 4), use="Linear"), Variable("c.weight", (4, 8, 3, 3), use="Conv2d")]
+    ops = [ForwardOp("d", "MatMul", [], ["d/kernel"], [3, 16], {}, None)]
+    for shape, kept in (([3, 2, 1, 8], 2), ([3, 1, 1, 16], 1)):
+        behind = ForwardOp("r", "Reshape", [0], [], shape, {}, None)
+        found = with_maps_of_graph(draft_mapping(reference, candidate, {}), [*ops, behind])
+        assert len(found.guesses[0].options) == kept and found.guesses[0].text in dict(
+            map(reversed, found.guesses[0].options)
+        )

@@ -86,7 +86,11 @@ def test_a_layout_that_no_gradient_shows_is_the_one_under_which_most_outputs_are
     reference = [Variable("conv/kernel", (3, 3, 1, 4), use="Conv2D"), Variable("fc/kernel", (64, 10), use="MatMul")]
     candidate = [Variable("conv.weight", (4, 1, 3, 3), use="Conv2d"), Variable("fc.weight", (10, 64), use="Linear")]
     draft = draft_mapping(reference, candidate, {})
-    ours = [op("Conv2D", [], "conv/kernel"), op("MatMul", [0], "fc/kernel"), op("Mul", [1])]
+    ours = [
+        op("Conv2D", [], "conv/kernel")._replace(shape=[2, 4, 4, 4]),
+        op("MatMul", [0], "fc/kernel"),
+        op("Mul", [1]),
+    ]
     theirs = [op("conv2d", [], "conv.weight"), op("linear", [0], "fc.weight"), op("mul", [1])]
     kept = {}
 
@@ -132,7 +136,7 @@ def test_the_order_of_a_flattened_map_is_tried_where_the_kernel_may_be_another_l
     options = (*guess.options, (Unit("back.weight", (candidate[2],)), "identity"))
     other = guess._replace(text="transpose", options=options, verified=False)
     wrong = draft._replace(guesses=tuple(other if each is guess else each for each in draft.guesses))
-    ours = [op("Conv2D", [], "conv/kernel"), op("MatMul", [0], "fc/kernel")]
+    ours = [op("Conv2D", [], "conv/kernel")._replace(shape=[2, 2, 2, 4]), op("MatMul", [0], "fc/kernel")]
     theirs = [op("conv2d", [], "conv.weight"), op("linear", [0], "fc.weight")]
 
     def passes(tried):
@@ -150,7 +154,7 @@ def test_a_layer_that_gives_other_numbers_of_the_same_in_every_layout_takes_its_
     reference = [Variable("conv/kernel", (3, 3, 1, 4), use="Conv2D"), Variable("fc/kernel", (64, 10), use="MatMul")]
     candidate = [Variable("conv.weight", (4, 1, 3, 3), use="Conv2d"), Variable("fc.weight", (10, 64), use="Linear")]
     draft = draft_mapping(reference, candidate, {})
-    ours = [op("Conv2D", [], "conv/kernel"), op("MatMul", [0], "fc/kernel")]
+    ours = [op("Conv2D", [], "conv/kernel")._replace(shape=[2, 4, 4, 4]), op("MatMul", [0], "fc/kernel")]
     theirs = [op("conv2d", [], "conv.weight"), op("linear", [0], "fc.weight")]
     own = [IMAGES[0] if in_front else IMAGES[2], IMAGES[1] + 1]
     found = most_reached(draft, silent, lambda tried: (Pass(ours, IMAGES.__getitem__), Pass(theirs, own.__getitem__)))
@@ -227,7 +231,11 @@ def test_a_penalty_on_the_loss_that_reads_a_kernel_says_nothing_of_its_layout():
     reference = [Variable("conv/kernel", (3, 3, 1, 4), use="Conv2D"), Variable("fc/kernel", (64, 10), use="MatMul")]
     candidate = [Variable("conv.weight", (4, 1, 3, 3), use="Conv2d"), Variable("fc.weight", (10, 64), use="Linear")]
     draft = draft_mapping(reference, candidate, {})
-    ours = [op("Conv2D", [], "conv/kernel"), op("MatMul", [0], "fc/kernel"), op("Mean", [1])]
+    ours = [
+        op("Conv2D", [], "conv/kernel")._replace(shape=[2, 4, 4, 4]),
+        op("MatMul", [0], "fc/kernel"),
+        op("Mean", [1]),
+    ]
     theirs = [op("conv2d", [], "conv.weight"), op("linear", [0], "fc.weight"), op("mean", [1])]
     theirs.append(op("add", [2], "conv.weight", "fc.weight"))
 

@@ -218,3 +218,17 @@ def test_a_product_that_is_overlapped_and_added_is_a_transposed_convolutions():
         "encoder/kernel": ("encoder.conv.weight", "wio_to_oiw"),
         "decoder/kernel": ("decoder.conv.weight", "reshape(26, 1, 8)"),
     }
+
+
+@pytest.mark.parametrize(
+    ("shape", "own", "use", "text"),
+    [
+        ((1, 4, 4, 12), (1, 12, 4, 4), "Tile", "nhwc_to_nchw"),
+        ((6, 5, 3), (3, 6, 5), "AddV2", "axes(2, 0, 1)"),
+        ((3, 4, 12, 5), (5, 12, 3, 4), "Conv2D", "hwio_to_oihw"),
+        ((6, 5, 3), (3, 5, 6), "Einsum", "wio_to_oiw"),
+    ],
+)
+def test_what_is_learned_and_no_kernel_may_be_a_map_with_channels_last(shape, own, use, text):
+    draft = draft_mapping([Variable("a/learned", shape, use=use)], [Variable("a.learned", own)], {})
+    assert [pair.transform.text for pair in draft.mapping().pairs] == [text]
