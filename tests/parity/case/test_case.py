@@ -150,7 +150,7 @@ def test_mapping_tables_take_names_lists_and_transforms(folder):
         (TF, TF + 'batch_norm_updates = "frist"\n', "case.toml:12: tf.batch_norm_updates: expected 'first', 'last', 'all_ordered' or 'unordered', got 'frist'."),
         (TORCH, TORCH + 'opt_level = "00"\n', "case.toml:15: torch.opt_level: expected 'O0', 'O1', 'O2' or 'O3', got '00'. Write \"O0\", with the letter O and a zero."),
         (TORCH, TORCH + '[mapping]\na = 3\n', "case.toml:16: mapping.a: expected a name or a table, got 3."),
-        (TORCH, TORCH + '[mapping]\na = { to = "b", transform = "no" }\n', "case.toml:16: mapping.a.transform: expected one of dhwio_to_oidhw"),
+        (TORCH, TORCH + '[mapping]\na = { to = "b", transform = "no" }\n', "case.toml:16: mapping.a.transform: expected one of axes"),
         (TORCH, TORCH + '[mapping]\na = { to = [1] }\n', "case.toml:16: mapping.a.to: expected a name, or a list of names, got [1]."),
         (TORCH, TORCH + '[mapping]\na = { to = "b", transfrm = "sum" }\n', "case.toml:16: mapping.a.transfrm: expected a key of this table, got an unknown one. Did you mean 'transform'?"),
         (TORCH, TORCH + '[mapping.act]\na = { transform = "identity" }\n', "case.toml:16: mapping.act.a.to: expected to be there"),
