@@ -128,9 +128,9 @@ class _MapsAround:
 
     def _is_map(self, number: int, shape: tuple[int, ...]) -> bool:
         own = self._ops[number].shape
-        # A map of one row or column may come without that axis.
-        sizes = [size for size in own[1:-1] if size > 1]
-        return len(own) > 2 and own[-1] == shape[-1] and sizes == [size for size in shape[:-1] if size > 1]
+        # Of so many channels and places, be they rows and columns of any number, or a sequence; other axes may be in front.
+        places = (math.prod(own[begin:-1]) for begin in range(1, len(own) - 1))
+        return bool(own) and own[-1] == shape[-1] and math.prod(shape[:-1]) in places
 
     def _makes(self, numbers: Sequence[int]) -> set[int]:
         """Ops that are made of others' outputs number by number, and what they are added to or multiplied by."""

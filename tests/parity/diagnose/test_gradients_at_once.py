@@ -162,6 +162,14 @@ def test_a_bias_that_has_no_gradient_but_its_decay_is_not_said_to_have_another_f
     assert [cause.name for cause in gradients_at_once(other, 0)] == ["gradient_factor", "weight_decay"]
 
 
+def test_a_variable_that_gets_nothing_but_its_decay_has_no_other_decay():
+    def change(step, tower, name, g):
+        return 1e-3 * WEIGHTS[name] if name == "second" else g
+
+    causes = gradients_at_once(Steps(change, decay=1e-3), 0)
+    assert "weight_decay" not in [cause.name for cause in causes], causes
+
+
 def test_another_decay_behind_a_factor_that_does_not_reach_it_is_named_beside_it():
     assert [cause.name for cause in beyond_decay(0.5, 1e-3, missing=3.0)] == ["gradient_factor", "weight_decay"]
 

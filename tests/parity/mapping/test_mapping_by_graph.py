@@ -267,6 +267,9 @@ def test_a_layer_has_a_flattened_maps_layout_only_where_the_graph_makes_such_a_m
     # Without the axis of size 1, and multiplied by what such a map is flattened to.
     assert in_front_of_convolution(("Reshape", [1], [3, 2, 8])) == both
     assert in_front_of_convolution(("Reshape", [0], [3, 16]), ("Mul", [1, 2], [3, 16])) == both
+    # The other way round, and one for each step of a sequence.
+    assert in_front_of_convolution(("Reshape", [1], [3, 1, 2, 8])) == both
+    assert in_front_of_convolution(("Reshape", [1], [1, 3, 2, 1, 8])) == both
     # Spread over the places of a map, of other channels, and a map that nothing leads to.
     for behind in (
         [("Reshape", [1], [3, 1, 1, 16])],
