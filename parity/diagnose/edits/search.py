@@ -137,9 +137,8 @@ def _changes(
         # In a later step nothing in front of an op is right by itself: all of the step are choices.
         return operand_edits(run, number, near._replace(choices=[*range(number - 1, start, -1), *inputs]))
 
-    for number in found:
-        yield plainly(run, number), plainly
-    for number in _parting_too(own, found):
+    # What parts too comes before what is behind: left out whole, a scale beside a norm explains the norm's own numbers.
+    for number in (*found[:1], *_parting_too(own, found), *found[1:]):
         yield plainly(run, number), plainly
     taken = [
         each for number in found[:MOST_OPS_WITH_OTHER_INPUTS] for each in ops[number].inputs if each in own.reached

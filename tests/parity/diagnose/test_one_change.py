@@ -978,3 +978,23 @@ def test_a_sum_that_the_port_does_behind_a_function_is_done_later():
     other = net(("relu", [0], np.maximum(H, 0)), ("add", [1, Y], np.maximum(H, 0) + Y))
     assert is_done_later(behind, 1, before, 1) and not is_done_later(behind, 1, other, 1)
     assert not is_done_later(behind, 2, before, 1), "no sum and no product"
+
+
+def test_a_scale_that_parts_beside_a_norm_is_found_before_all_of_it_is_left_out():
+    # The graph multiplies by 1 plus a gain before it divides, so that it has the norm by itself nowhere.
+    gain, centred = Y @ W, H - H.mean(1, keepdims=True)
+    length = np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5)
+    graph = [
+        ("MatMul", [Y, W], gain),
+        ("Sub", [0, H.mean(1, keepdims=True)], centred),
+        ("AddV2", [1, 1.0], gain + 1),
+        ("Mul", [3, 2], (gain + 1) * centred),
+        ("RealDiv", [4, length], (gain + 1) * centred / length),
+    ]
+    port = [
+        ("matmul", [Y, W], gain),
+        ("layer_norm", [0], OTHER_LN, {"1": [4], "4": 1e-5}),
+        ("mul", [2, 1], OTHER_LN * gain),
+    ]
+    found = cause(net(*graph), net(*port))
+    assert (found.name, "where the reference has add there" in found.title) == ("op_left_out", True)
