@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import permutations
-from math import hypot, inf
+from math import hypot
 
 from parity.judge.imprecise_ops import OUTPUT_QUANTITIES
 from parity.judge.metrics import distance, norm
@@ -26,7 +26,7 @@ AGREES = 0.1  # of the norm: so near numbers have to come there
 NEARER = 2.0  # so much nearer numbers have to bring a layout for it to be taken where shapes allow several
 
 
-def usual_layout(pairs: Sequence[tuple[Array, Array]]) -> str:
+def layout_of(pairs: Sequence[tuple[Array, Array]]) -> str:
     """Returns the transform by which an output of the reference has become the candidate's.
 
     Where one of the usual layouts fits the shapes, it is that one; where several do, as of squares, the one in which the
@@ -40,31 +40,38 @@ def usual_layout(pairs: Sequence[tuple[Array, Array]]) -> str:
     Returns:
       Text of a transform; "identity" where none of them fits.
     """
-    ndim = pairs[0][0].ndim
-    fitting = _fitting((IDENTITY, *USUAL.get(ndim, ())), pairs)
-    if not fitting and 2 < ndim <= MOST_ORDERED:
-        fitting = [
-            IDENTITY,
-            *_fitting((f"axes({', '.join(map(str, each))})" for each in permutations(range(ndim))), pairs),
-        ]
+    fitting = _fitting((IDENTITY, *USUAL.get(pairs[0][0].ndim, ())), pairs)
+    if not fitting:
+        return _in_another_order(pairs)
     # Shapes alone decide, unless one axis is as long as another.
     if len(fitting) < 2:
-        return fitting[0] if fitting else IDENTITY
+        return fitting[0]
     # A Gram matrix, or attention with as many queries as keys: transposed it is another result.
     if pairs[0][0].ndim == 2 and IDENTITY in fitting:
         return IDENTITY
-    # Over all towers at once: the port has one layout, whatever tower shows it.
-    apart = {text: hypot(*(_distance(text, *each) for each in pairs)) for text in fitting}
     # Of equally near ones the first, which is the identity.
-    nearest = min(fitting, key=lambda text: apart[text])
+    nearest = min(fitting, key=lambda text: _apart(text, pairs))
+    clearly = _apart(nearest, pairs) * NEARER < _apart(fitting[0], pairs)
+    return nearest if clearly and _agrees(nearest, pairs) else fitting[0]
+
+
+def _in_another_order(pairs: Sequence[tuple[Array, Array]]) -> str:
+    """The order of axes in which the numbers agree, "identity" where they agree in none."""
+    axes = pairs[0][0].ndim
+    orders = permutations(range(axes)) if axes <= MOST_ORDERED else ()
+    fitting = _fitting((f"axes({', '.join(map(str, order))})" for order in orders), pairs)
+    nearest = min(fitting, key=lambda text: _apart(text, pairs), default=IDENTITY)
+    return nearest if nearest != IDENTITY and _agrees(nearest, pairs) else IDENTITY
+
+
+def _agrees(text: str, pairs: Sequence[tuple[Array, Array]]) -> bool:
     # Measured against the size, for a bug leaves every layout far off: the smaller of two large distances says nothing.
-    agrees = apart[nearest] <= AGREES * hypot(*(norm(one) for one, _ in pairs))
-    return nearest if agrees and apart[nearest] * NEARER < apart[fitting[0]] else fitting[0]
+    return _apart(text, pairs) <= AGREES * hypot(*(norm(one) for one, _ in pairs))
 
 
-def _distance(text: str, one: Array, other: Array) -> float:
-    turned = _backward(text, other)
-    return distance(one, turned) if turned.shape == one.shape else inf
+def _apart(text: str, pairs: Sequence[tuple[Array, Array]]) -> float:
+    # Over all towers at once: the port has one layout, whatever tower shows it.
+    return hypot(*(distance(one, _backward(text, other)) for one, other in pairs))
 
 
 def _fitting(texts: Iterable[str], pairs: Sequence[tuple[Array, Array]]) -> list[str]:
@@ -101,7 +108,7 @@ def take_layouts(join: Join, reference: Trace, candidate: Trace) -> list[str]:
         if (other := join.read(key, other_file)) is not None:
             pairs[key.quantity, key.name].append((one_file.read(text), other))
     for (quantity, name), each in pairs.items():
-        layout = usual_layout(each)
+        layout = layout_of(each)
         if layout != IDENTITY:
             join.take_layout(quantity, name, layout)
     taken = join.layouts

@@ -30,7 +30,7 @@ def computing_in(precision: str) -> Iterator[None]:
 
 def hold_numbers(modules: Iterable[ModuleType]) -> bool:
     """Returns whether modules or their classes hold floating tensors, which were made when they were imported."""
-    return any(_holds(value, vars(module)["__name__"]) for module in modules for value in list(vars(module).values()))
+    return any(_holds(value, module.__name__) for module in modules for value in list(vars(module).values()))
 
 
 def _holds(value: Any, module: str) -> bool:

@@ -138,7 +138,7 @@ class RankServer:
             _seed(1000 * arguments["random_seed"] + self._rank.rank)
         precision = json.loads(arguments["prepared"])["precision"]
         with computing_in(precision), stepper.running(), self._noise(arguments.get("noise")):
-            self._run(arguments, progress, stepper, known_facts, own, watch)
+            self._run(arguments, progress, stepper, precision, known_facts, own, watch)
         return {}
 
     def forward(self, arguments: dict[str, Any], progress: Any) -> dict[str, Any]:
@@ -180,11 +180,11 @@ class RankServer:
         arguments: dict[str, Any],
         progress: Any,
         stepper: Stepper,
+        precision: str,
         known_facts: dict[str, Any],
         own: dict[str, np.ndarray],
         watch: GradientCuts | ForwardWatch | None = None,
     ) -> None:
-        precision = json.loads(arguments["prepared"])["precision"]
         self._draws_left.clear()
         feeds = Trace(arguments["feeds"])
         follow = Trace(arguments["follow"]) if arguments["follow"] else None

@@ -17,12 +17,13 @@ class Mixture(NamedTuple):
     """``x p + y (1 - p)``.
 
     Fields:
-      one, other: x and y.
+      opened: x, which counts where a gate is open.
+      closed: y, which counts where it is closed.
       share: p, of the shape of the sum or broadcast to it; 0 to 1.
     """
 
-    one: Array
-    other: Array
+    opened: Array
+    closed: Array
     share: Array
 
 
@@ -37,12 +38,10 @@ def mixture_edits(at: At) -> Iterator[Edit]:
         return
     chosen = bool(np.isin(found.share, (0.0, 1.0)).all())
     as_is = "chooses between two by a mask" if chosen else "weighs two by a gate and by 1 less it"
-    for each in (found.one, found.other):
-        what = "takes the same one throughout"
-        yield from at.edit(
-            _spread(each, at), "mask" if chosen else "op_left_out", as_is, what, "mask" if chosen else "mul"
-        )
-    turned = found.one * (1.0 - found.share) + found.other * found.share
+    name, dropped = ("mask", "mask") if chosen else ("op_left_out", "mul")
+    for value in (found.opened, found.closed):
+        yield from at.edit(_spread(value, at), name, as_is, "takes the same one throughout", dropped)
+    turned = found.opened * (1.0 - found.share) + found.closed * found.share
     # Of a gate in a step that is made again and again it is how a cell keeps its state.
     name = "mask" if chosen else "recurrent_rule" if _is_of_a_step(at) else "gate_halves"
     yield from at.edit(_spread(turned, at), name, as_is, "does so the other way round")
@@ -55,11 +54,10 @@ def mixture_of(at: At) -> Mixture | None:
         return Mixture(end, start, share) if _is_share(share) else None
     if at.kind != "add" or len(at.taken) != 2 or at.output.dtype.kind != "f":
         return None
-    products = [_factors(at, each.source) for each in at.taken]
-    for one, share in products[0]:
-        for other, rest in products[1]:
+    for opened, share in _factors(at, at.taken[0].source):
+        for closed, rest in _factors(at, at.taken[1].source):
             if _is_share(share) and share.shape == rest.shape and np.abs(share + rest - 1.0).max() <= OFF_ONE:
-                return Mixture(one, other, share)
+                return Mixture(opened, closed, share)
     return None
 
 
@@ -68,8 +66,8 @@ def _factors(at: At, number: int | None) -> list[tuple[Array, Array]]:
     taken = at.run.takes(number) if number is not None and plain(at.run.ops[number].kind) == "mul" else None
     if taken is None or len(taken) != 2:
         return []
-    one, other = (np.asarray(each.value, np.float64) for each in taken)
-    return [(one, other), (other, one)]
+    left, right = (np.asarray(each.value, np.float64) for each in taken)
+    return [(left, right), (right, left)]
 
 
 def _is_share(value: Array) -> bool:

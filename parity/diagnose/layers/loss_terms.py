@@ -24,7 +24,6 @@ from parity.diagnose.ops.table import plain
 from parity.judge.result import Cause
 
 MOST_TERMS_SHOWN = 2
-LOG_PROBABILITIES = "log_softmax"
 OF_A_LABEL = 2  # terms of which a label that is 0 or 1 says which one counts
 
 
@@ -155,7 +154,7 @@ def _counted(sums: Sums, key: str) -> Cause:
     if share is None:
         a, b = in_one_order(one, other)
         evidence = f"{int((a != b).sum())} of its {a.size} numbers count otherwise, and that is the whole difference"
-        if plain(sums.kinds[key]) == LOG_PROBABILITIES and _of_the_same_examples(one, other):
+        if plain(sums.kinds[key]) == "log_softmax" and _of_the_same_examples(one, other):
             what = (
                 f"targets that share what an example counts among its classes otherwise, as smoothed ones do: of {name}"
             )

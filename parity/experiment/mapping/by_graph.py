@@ -6,7 +6,7 @@ not matter.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,13 +39,11 @@ def in_layout_of_graph(
       passes: of the reference and of the candidate, from `values`.
       values: by name the reference's variables and the candidate's parameters, as those passes read them.
     """
+    draft = with_maps_of_graph(draft, passes[0].ops)
     reference, candidate = (_Summed(*side) for side in zip(passes, values, strict=True))
-    maps = _MapsAround(passes[0].ops)
 
     def sums_alike(guess: Guess, option: int) -> bool:
         unit, text = guess.options[option]
-        if not maps.allow(guess.variable.name, text):
-            return False
         # Of a kernel that several variables make up, no single op says which axes are summed.
         if len(unit.parts) != 1 or unit.rows is not None:
             return True
@@ -63,12 +61,11 @@ def with_maps_of_graph(draft: Draft, ops: Sequence[ForwardOp]) -> Draft:
       ops: of the reference's pass.
     """
     maps = _MapsAround(ops)
-    return draft.among(
-        {
-            guess.variable.name: _kept(guess, lambda one, option: maps.allow(one.variable.name, one.options[option][1]))
-            for guess in draft.guesses
-        }
-    )
+
+    def is_there(guess: Guess, option: int) -> bool:
+        return maps.allow(guess.variable.name, guess.options[option][1])
+
+    return draft.among({guess.variable.name: _kept(guess, is_there) for guess in draft.guesses})
 
 
 def summed(passed: Pass, name: str, value: Array) -> Array | None:
@@ -134,22 +131,19 @@ class _MapsAround:
 
     def _makes(self, numbers: Sequence[int]) -> set[int]:
         """Ops that are made of others' outputs number by number, and what they are added to or multiplied by."""
-        pending, found = [*numbers], set[int]()
-        while pending:
-            number = pending.pop()
-            if number not in found:
-                found.add(number)
-                pending += [each for each in self._after[number] if self._size(each) == self._size(number)]
-        return self._before(sorted(found))
+        return self._before(sorted(self._along(numbers, self._after.__getitem__)))
 
     def _before(self, numbers: Sequence[int]) -> set[int]:
         """Ops whose outputs others are made of number by number, these others included."""
+        return self._along(numbers, lambda number: self._ops[number].inputs)
+
+    def _along(self, numbers: Sequence[int], following: Callable[[int], Sequence[int]]) -> set[int]:
         pending, found = [*numbers], set[int]()
         while pending:
             number = pending.pop()
             if number not in found:
                 found.add(number)
-                pending += [each for each in self._ops[number].inputs if self._size(each) == self._size(number)]
+                pending += [each for each in following(number) if self._size(each) == self._size(number)]
         return found
 
     def _size(self, number: int) -> int:

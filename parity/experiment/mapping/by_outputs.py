@@ -174,9 +174,9 @@ def most_reached(draft: Draft, gradients: Numbers, passes: Callable[[Draft], tup
       gradients: of both sides, from a state in which no guess counts.
       passes: makes the forward passes of both sides under an assignment; None where they cannot be had.
     """
-    found_by = passes(draft) if _open_layouts(draft, gradients) else None
-    if found_by is not None:
-        draft = with_maps_of_graph(draft, found_by[0].ops)
+    made = passes(draft) if _open_layouts(draft, gradients) else None
+    if made is not None:
+        draft = with_maps_of_graph(draft, made[0].ops)
     for layer, layouts in _open_layouts(draft, gradients).items():
         tried = [_in_layout(draft, layer, layout) for layout in layouts]
         found = [_reached(passes(each), _names(each, layer)) for each in tried]

@@ -15,7 +15,7 @@ from parity.judge.levels.trajectory import (
     stray_of_candidate,
     strays,
 )
-from parity.judge.output_layouts import usual_layout
+from parity.judge.output_layouts import layout_of
 from parity.judge.port_values import Written, judge_own_values
 from parity.judge.result import Check, Level
 from parity.judge.tensor_details import losses_of
@@ -131,7 +131,7 @@ def test_a_layout_is_taken_where_the_numbers_agree_to_a_tenth(off, layout):
     value[0, 1] = 1.0
     other = value.transpose(1, 0, 2).copy()
     other[3, 3] = off
-    assert usual_layout([(value, other)]) == layout
+    assert layout_of([(value, other)]) == layout
 
 
 @pytest.mark.parametrize(("share", "layout"), [(0.9, "identity"), (1.1, "ntc_to_tnc")])
@@ -142,7 +142,7 @@ def test_a_layout_is_taken_where_it_is_twice_as_near_as_none(share, layout):
     other[1, 1] = np.sqrt(2.0 / (4.0 * share**2 - 1.0))
     near, far = float(other[1, 1, 0]), float(np.sqrt(2.0 + other[1, 1, 0] ** 2))
     assert far / near == pytest.approx(2 * share)
-    assert usual_layout([(value, other)]) == layout
+    assert layout_of([(value, other)]) == layout
 
 
 @pytest.mark.parametrize("key", ["loss/0", "tower_grad/0/w", "grad/w", "section/a/clip/w"])
