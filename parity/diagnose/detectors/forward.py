@@ -174,7 +174,7 @@ def activation_factor(first: FirstDifference, evidence: Evidence) -> Cause | Non
     found = outputs(first, evidence)
     factor = told_factor([found]) if found else None
     # Zeros are no multiple of anything: they were masked, or never computed.
-    if factor is None or not found[1].any():
+    if found is None or factor is None or not found[1].any():
         return None
     return build_cause(
         "activation_factor",

@@ -279,7 +279,7 @@ def _band(arguments: Arguments, attributes: Attributes) -> Array:
 
 def _lerp(arguments: Arguments, attributes: Attributes) -> Array:
     start, end, weight = (np.asarray(each) for each in arguments[:3])
-    return start + weight * (end - start)
+    return np.asarray(start + weight * (end - start))
 
 
 def _truth(function: Callable[..., Any]) -> Callable[[Arguments, Attributes], Array]:
