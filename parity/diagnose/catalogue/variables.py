@@ -46,7 +46,7 @@ ROWS: tuple[CauseInfo, ...] = (
                 "reorder the gates, or the mapping's blocks",
             ),
         },
-        proof=Proof.RECOMPUTED | Proof.RERUN,
+        proof=Proof.ONE_CHANGE | Proof.RECOMPUTED | Proof.RERUN,
     ),
     CauseInfo(
         # Rows of a kernel behind an image are (height, width, channels) in TensorFlow, (channels, height, width) in

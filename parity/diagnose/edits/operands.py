@@ -230,25 +230,43 @@ def exchanged(run: RecomputedPass, number: int) -> Iterator[Edit]:
       number: of the op that gives one part.
     """
     op, own = run.ops[number], run.output(number)
-    # The parts of one call are ops of one kind, inputs and line, next to each other in the pass.
-    for other in range(max(number - MOST_PARTS, 0), min(number + MOST_PARTS, len(run.ops))):
-        beside, value = run.ops[other], run.output(other)
-        of_one = (beside.kind, beside.inputs, beside.line) == (op.kind, op.inputs, op.line)
-        if other == number or not of_one or op.kind.strip("_").lower() not in CUTTING:
+    parts = _parts(run, number)
+    for other in parts:
+        value = run.output(other)
+        if other == number or own is None or value is None or own.shape != value.shape or np.array_equal(own, value):
             continue
-        if own is not None and value is not None and own.shape == value.shape and not np.array_equal(own, value):
-            words = (
-                f"takes two parts of {plain(op.kind)} one way",
-                "takes them the other way round",
-            )
-            gated = _gates(run, number, other) or _gates(run, other, number)
-            # Along the first axis they are parts of the batch; along one that is gone and was not the last, steps or fields.
-            whole = _divided(run, number, own)
-            # Weights, as a bias of all gates, have no batch.
-            of_batch = whole.shape[1:] == own.shape[1:] and (bool(op.inputs) or not op.weights)
-            of_steps = whole.ndim == own.ndim + 1 and _axis_of(op, whole.ndim) != whole.ndim - 1
-            name = "gate_halves" if gated else "moved_values" if of_batch or of_steps else "channel_order"
-            yield Edit(number, value, name, *words, beside=((other, own),))
+        words = (
+            f"takes two parts of {plain(op.kind)} one way",
+            "takes them the other way round",
+        )
+        gated = _gates(run, number, other) or _gates(run, other, number)
+        # Along the first axis they are parts of the batch; along one that is gone and was not the last, steps or fields.
+        whole = _divided(run, number, own)
+        # Weights, as a bias of all gates, have no batch.
+        of_batch = whole.shape[1:] == own.shape[1:] and (bool(op.inputs) or not op.weights)
+        of_steps = whole.ndim == own.ndim + 1 and _axis_of(op, whole.ndim) != whole.ndim - 1
+        name = "gate_halves" if gated else "moved_values" if of_batch or of_steps else "channel_order"
+        # Several of them are gates of one cell.
+        if sum(_opens(run, each) for each in parts) > 1:
+            name = "gate_order"
+        yield Edit(number, value, name, *words, beside=((other, own),))
+
+
+def _parts(run: RecomputedPass, number: int) -> list[int]:
+    """The ops that give the parts which one call cuts something into: of one kind, with the same inputs and line.
+
+    They are next to each other in a pass.
+    """
+    op, near = run.ops[number], range(max(number - MOST_PARTS, 0), min(number + MOST_PARTS, len(run.ops)))
+    parts = [n for n in near if (run.ops[n].kind, run.ops[n].inputs, run.ops[n].line) == (op.kind, op.inputs, op.line)]
+    return parts if op.kind.strip("_").lower() in CUTTING else []
+
+
+def _opens(run: RecomputedPass, number: int) -> bool:
+    """Whether an output is what a gate is made of: a sigmoid takes it, or it with something added, as a forget bias."""
+    after = list(run.readers[number])
+    after += [each for reader in after if plain(run.ops[reader].kind) == "add" for each in run.readers[reader]]
+    return any(plain(run.ops[each].kind) == "sigmoid" for each in after)
 
 
 def _divided(run: RecomputedPass, number: int, part: Array) -> Array:

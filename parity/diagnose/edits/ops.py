@@ -297,13 +297,21 @@ def _own_axes(at: At, ndim: int) -> tuple[int, ...]:
 def _axes(at: At) -> Iterator[Edit]:
     if at.kind not in ("softmax", "log_softmax"):
         return
-    x = np.asarray(at.taken[0].value, np.float64)
-    for axis in range(x.ndim):
-        made = (softmax if at.kind == "softmax" else log_softmax)(x, axis)
+    x, function = np.asarray(at.taken[0].value, np.float64), softmax if at.kind == "softmax" else log_softmax
+    ways = [(function(x, axis), f"over axis {axis} of {x.ndim}") for axis in range(x.ndim)]
+    # The other side may have what it goes over in parts, or joined: scores of every place, and of every one of its kinds.
+    joined = {other.shape for kind, other in at.near.fed if plain(kind) == at.kind and other.size == x.size}
+    for shape in sorted(joined - {x.shape}):
+        words = "x".join(map(str, shape))
+        ways += [
+            (function(x.reshape(shape), axis).reshape(x.shape), f"over axis {axis} of {words}")
+            for axis in range(len(shape))
+        ]
+    for made, words in ways:
         # Over axes of size 1, or of one number throughout, it is the same.
         if not np.allclose(made, at.output, 1e-9, 0.0, equal_nan=True):
-            words = f"normalises {at.kind} over another axis", f"normalises {at.kind} over axis {axis} of {x.ndim}"
-            yield from at.edit(made, "softmax_axis", *words)
+            as_is = f"normalises {at.kind} over another axis"
+            yield from at.edit(made, "softmax_axis", as_is, f"normalises {at.kind} {words}")
 
 
 def _constants(at: At) -> Iterator[Edit]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from parity.diagnose.agreement import same_values
 from parity.diagnose.edits.edit import At, Edit
+from parity.diagnose.ops.forward_pass import RecomputedPass, Taken
 from parity.diagnose.ops.table import plain
 from parity.diagnose.ops.windows import Pads, TooLarge, convolved, work
 from parity.trace.arrays import Array
@@ -14,7 +15,8 @@ from parity.trace.arrays import Array
 ZERO_PADDING = frozenset(["pad", "padv2", "constant_pad_nd"])
 # Of the padding in all: TensorFlow's SAME has the odd one behind, torch's padding= as many on both sides.
 SPLITS = ("odd one behind", "odd one in front", "in front", "behind")
-BLOCKS = "spacetobatchnd"  # how a graph dilates: what is convolved then is no image any more
+# How a graph dilates: what is convolved between these two is no image any more.
+BLOCKS, OUT_OF_BLOCKS = "spacetobatchnd", "batchtospacend"
 DILATIONS = (1, 2, 3, 4, 6, 8)
 
 
@@ -98,12 +100,14 @@ def _words(given: _Convolution, dilation: int, split: str) -> str:
 
 def _convolution(at: At) -> _Convolution | None:
     """The op as a convolution of what is not padded yet, None where it is none."""
+    if at.kind == OUT_OF_BLOCKS:
+        return _in_blocks(at)
     of_graph = at.kind in ("conv2d", "conv3d") and "strides" in at.run.ops[at.number].attributes
     kernels = [each.value for each in at.taken if each.source is None and each.value.ndim > 2]
     if not at.kind.startswith(("conv1d", "conv2d", "conv3d")) or len(at.taken) != 2 or len(kernels) != 1:
         return None
     data, attributes = at.taken[0], at.run.ops[at.number].attributes
-    image = _unpadded(at)
+    image = _unpadded(at.run, data)
     spatial = image.ndim - 2
     in_blocks = data.source is not None and plain(at.run.ops[data.source].kind) == BLOCKS
     if data.value.ndim != kernels[0].ndim or spatial < 1 or in_blocks:
@@ -122,12 +126,34 @@ def _convolution(at: At) -> _Convolution | None:
     return _Convolution(image, turned, strides, output.shape[1:-1], int(attributes["6"]), output, True)
 
 
-def _unpadded(at: At) -> Array:
-    """What goes in, without the padding that an op of its own puts around it."""
-    data = at.taken[0]
-    padding = data.source is not None and plain(at.run.ops[data.source].kind) in ZERO_PADDING
-    taken = at.run.takes(data.source) if padding and data.source is not None else None
-    padded = at.run.output(data.source) if taken is not None and data.source is not None else None
+def _in_blocks(at: At) -> _Convolution | None:
+    """The last of the three ops of a dilated convolution as the whole of it."""
+    ops = at.run.ops
+    number = at.taken[0].source
+    taken = at.run.takes(number) if number is not None else None
+    if number is None or taken is None or len(taken) != 2 or "strides" not in ops[number].attributes:
+        return None
+    source = taken[0].source
+    whole = at.run.takes(source) if source is not None and plain(ops[source].kind) == BLOCKS else None
+    if whole is None or set(ops[number].attributes["strides"]) != {1}:
+        return None
+    image, kernel = _unpadded(at.run, whole[0]), np.asarray(taken[1].value, np.float64)
+    if plain(ops[number].kind) == "depthwiseconv2dnative":
+        kernel = kernel.reshape(*kernel.shape[:2], 1, -1)  # (kh, kw, c, multiplier): a group for each channel
+    # A sequence is convolved as an image of one row.
+    more = kernel.ndim - image.ndim
+    if more < 0 or set(kernel.shape[:more]) - {1} or at.output.ndim != image.ndim:
+        return None
+    kernel = kernel.reshape(kernel.shape[more:])
+    strides, groups = [1] * (image.ndim - 2), image.shape[-1] // kernel.shape[-2]
+    return _Convolution(image, kernel, strides, at.output.shape[1:-1], groups, at.output, False)
+
+
+def _unpadded(run: RecomputedPass, data: Taken) -> Array:
+    """What goes into an op, without the padding that an op of its own puts around it."""
+    padding = data.source is not None and plain(run.ops[data.source].kind) in ZERO_PADDING
+    taken = run.takes(data.source) if padding and data.source is not None else None
+    padded = run.output(data.source) if taken is not None and data.source is not None else None
     if taken is None or padded is None:
         return np.asarray(data.value, np.float64)
     if taken[0].value.ndim == data.value.ndim:

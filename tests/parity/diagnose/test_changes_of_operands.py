@@ -264,6 +264,20 @@ def test_parts_of_a_vector_of_weights_are_channels():
     assert [each.name for each in exchanged(RecomputedPass(side), 0)] == ["channel_order"]
 
 
+@pytest.mark.parametrize(("opened", "name"), [(1, "channel_order"), (2, "gate_order"), (3, "gate_order")])
+def test_parts_of_which_several_open_something_are_gates(opened, name):
+    parts = [RANDOM.normal(size=(6, 2)) for _ in range(4)]
+    whole = passed(
+        FED,
+        *(("Split", [0], part) for part in parts),
+        ("AddV2", [2, np.float64(1.0)], parts[1] + 1.0),
+        *(("Sigmoid", [at], np.ones((6, 2))) for at in (5, 3, 4)[:opened]),
+    )
+    ops = [op._replace(line=whole.ops[1].line) if op.kind == "Split" else op for op in whole.ops]
+    found = list(exchanged(RecomputedPass(whole._replace(ops=ops)), 1))
+    assert {each.name for each in found} == {name} and len(found) == 3
+
+
 def test_two_parts_of_one_call_are_exchanged_with_each_other():
     side = cut(H[:, :2], H[:, 2:])
     (found,) = exchanged(RecomputedPass(side), 2)

@@ -17,9 +17,9 @@ CUBE = RANDOM.normal(size=(2, 4, 3))
 KEPT = {"keep_dims": True}
 
 
-def edits(*ops, at=1, kinds=(), numbers=(), right=(), of_loss=False):
+def edits(*ops, at=1, kinds=(), numbers=(), right=(), fed=(), of_loss=False):
     """The changes of one op of a pass, in order."""
-    near = Near(set(kinds), list(numbers), [], [], [], frozenset(right), of_loss)
+    near = Near(set(kinds), list(numbers), [], [], list(fed), frozenset(right), of_loss)
     return list(plain_edits(RecomputedPass(passed(FED, *ops)), at, near))
 
 
@@ -446,6 +446,15 @@ def test_a_softmax_goes_over_each_other_axis(kind, function):
         ("softmax_axis", as_is, f"normalises {name} over axis 0 of 3", function(CUBE, 0)),
         ("softmax_axis", as_is, f"normalises {name} over axis 1 of 3", function(CUBE, 1)),
     )
+
+
+def test_a_softmax_goes_over_a_part_of_what_the_other_side_has_in_parts():
+    given = edits(("Softmax", [0], softmax(H)), fed=[("softmax", H.reshape(6, 2, 2)), ("mul", H.reshape(3, 2, 4))])
+    found = {each.changed: each.value for each in only(given, "softmax_axis")}
+    assert list(found) == [
+        f"normalises softmax over axis {axis}" for axis in ("0 of 2", *(f"{n} of 6x2x2" for n in range(3)))
+    ]
+    assert np.allclose(found["normalises softmax over axis 2 of 6x2x2"], softmax(H.reshape(6, 2, 2), 2).reshape(6, 4))
 
 
 def test_what_is_joined_is_joined_in_every_other_order():
