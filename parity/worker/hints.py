@@ -69,7 +69,7 @@ HINTS = (
         "torch",
         r"(same dtype|scalar type|dtype).*([Ff]loat|[Dd]ouble).*([Ff]loat|[Dd]ouble)",
         "",
-        "Level 1 runs the port in float64 too: take the dtype from an input, or leave float() out",
+        "The port computes in float64 here: take the dtype from an input, or leave float() out",
     ),
 )
 

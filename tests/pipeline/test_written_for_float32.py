@@ -69,3 +69,30 @@ def test_what_a_port_makes_without_a_dtype_is_as_exact_as_the_run(tf2_sides, tmp
     assert result.levels["function"].verdict == verdict, result.first_difference
     # Half a unit of float32 is all that is wrong with the scale: single precision cannot tell.
     assert result.levels["float32"].verdict == ("different" if "half" in after else "same")
+
+
+CASTS = (
+    ("x - self.mean", "x.float().type_as(x) - self.mean.to(torch.float32).type_as(x)"),
+    ("torch.zeros(len(x), 3)", "torch.zeros(len(x), 3, dtype=torch.float32).type_as(x)"),
+)
+# Of two dtypes, in a run in float64, torch makes no loss and no product.
+MIXED = (
+    ("x - self.mean", "x.float() - self.mean.to(torch.float32)"),
+    ("torch.zeros(len(x), 3)", "torch.zeros(len(x), 3, dtype=torch.float32)"),
+    ("(model(x) - y).square().mean()", "torch.nn.functional.mse_loss(model(x), y.to(torch.float32))"),
+)
+
+
+@pytest.mark.parametrize(
+    ("precision", "changes", "verdict"), [("float32", MIXED, "same"), ("float64", CASTS, "different")]
+)
+def test_float32_that_a_port_names_is_the_precision_that_both_train_in(
+    tf2_sides, tmp_path, precision, changes, verdict
+):
+    port = PORT
+    for before, after in changes:
+        assert port.count(before) == 1
+        port = port.replace(before, after)
+    write_texts(tmp_path, f'precision = "{precision}"\n{CASE}', DATA, TOWER, port)
+    result = run_case(load_case(tmp_path / "case.toml"), tf2_sides, ["function"])
+    assert result.levels["function"].verdict == verdict, result.first_difference

@@ -1,6 +1,7 @@
 """Has a training program compute in float64 where it is written for float32, and names what stays narrower."""
 
 import functools
+import sys
 import traceback
 from typing import Any
 
@@ -12,8 +13,11 @@ from torch.utils._pytree import tree_map
 
 WIDE, NARROW = torch.float64, torch.float32
 HALVES = (torch.float16, torch.bfloat16)
-# Reading how a tensor lies computes nothing, and is asked for very often.
-READ_ONLY = frozenset(["__get__", "size", "dim", "stride", "is_contiguous", "numel", "is_floating_point", "is_complex"])
+# Reading how a tensor lies computes nothing, and is asked for very often. A view by a dtype reads bits, which another
+# dtype has not.
+READ_ONLY = frozenset(
+    ["__get__", "size", "dim", "stride", "is_contiguous", "numel", "is_floating_point", "is_complex", "view"]
+)
 LIBRARY_FOLDERS = ("/torch/", "/torch_ddp/")
 
 
@@ -22,18 +26,22 @@ class Widened(TorchFunctionMode):
 
     Half precision stays what it is: a program that casts to it does not compute in float64, and where it does is kept.
 
+    Args:
+      but_for: packages that mean float32 where they name it: what they call themselves is left as it is.
+
     Attributes:
       narrow: dict of what computes in less than float64, in words, to the place in the program.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *but_for: str) -> None:
         super().__init__()
         self.narrow: dict[str, str] = {}
+        self._but_for = tuple(f"{package}." for package in but_for)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Calls a function with what is float32 in float64, and makes that of what it returns."""
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        if name in READ_ONLY:
+        if name in READ_ONLY or (self._but_for and self._is_left()):
             return func(*args, **kwargs)
         self._note(name, args, kwargs)
         # Named by the method and not by a dtype, which `_widened` would see.
@@ -45,6 +53,10 @@ class Widened(TorchFunctionMode):
         named = {key: value if key == "out" else tree_map(_widened, value) for key, value in kwargs.items()}
         result = func(*written, *wide, **named)
         return result if written else tree_map(_widened, result)
+
+    def _is_left(self) -> bool:
+        # Frame 0 is this method, 1 the mode's, 2 whatever calls the function.
+        return str(sys._getframe(2).f_globals.get("__name__", "")).startswith(self._but_for)
 
     def note(self, what: str) -> None:
         """Keeps that something computes in less than float64 where the program now is."""

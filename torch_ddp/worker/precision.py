@@ -9,21 +9,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_ddp.record.widen import Widened
+
+OWN = "torch_ddp"  # what computes as TensorFlow does, be it in float32
+
 
 @contextlib.contextmanager
-def computing_in(precision: str) -> Iterator[None]:
-    """Makes tensors that a port creates without a dtype, first states and constants, be of a run's precision.
+def computing_in(precision: str, trains_in: str) -> Iterator[None]:
+    """Has what a port writes for the precision that it trains in be of a run's.
 
-    A graph holds its constants in the dtype of the tower. A buffer of 0.1 that is made in float32 and widened is off by
-    1.5e-9: a right port would differ in float64 by what float32 rounds in both programs alike.
+    That is what it creates without a dtype, first states and constants, and in a run in float64 of what trains in float32
+    also what it casts to float32, or names that dtype for. A graph holds its constants in the dtype of the tower. A buffer
+    of 0.1 that is made in float32 and widened is off by 1.5e-9, and ``x.float()`` by as much of x: a right port would
+    differ in float64 by what float32 rounds in both programs alike, or by nothing at all.
 
     Args:
-      precision: "float32" or "float64".
+      precision: "float32" or "float64", of the run.
+      trains_in: likewise, of both programs.
     """
     before = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, precision))
+    narrower = (precision, trains_in) == ("float64", "float32")
     try:
-        yield
+        with Widened(OWN) if narrower else contextlib.nullcontext():
+            yield
     finally:
         torch.set_default_dtype(before)
 

@@ -102,7 +102,7 @@ class RankServer:
         if key not in self._prepared:
             # Ports of another case go: they hold memory, and nobody asks for them again.
             self._prepared = {known: value for known, value in self._prepared.items() if _same_case(known, key)}
-            with computing_in(asked["precision"]):
+            with _computing(asked):
                 self._prepared[key] = self._build(**asked)
         stepper, known_facts, fresh, own = self._prepared[key]
         return {
@@ -136,8 +136,9 @@ class RankServer:
         if arguments.get("random_seed") is not None:
             # Apart for each rank and each seed, up to 1000 ranks.
             _seed(1000 * arguments["random_seed"] + self._rank.rank)
-        precision = json.loads(arguments["prepared"])["precision"]
-        with computing_in(precision), stepper.running(), self._noise(arguments.get("noise")):
+        asked = json.loads(arguments["prepared"])
+        precision = asked["precision"]
+        with _computing(asked), stepper.running(), self._noise(arguments.get("noise")):
             self._run(arguments, progress, stepper, precision, known_facts, own, watch)
         return {}
 
@@ -149,11 +150,12 @@ class RankServer:
         gradient of the loss in place of each output; `ends_at`, the output in place of the loss.
         """
         stepper, _, _, own = self._prepared[arguments["prepared"]]
-        precision = json.loads(arguments["prepared"])["precision"]
+        asked = json.loads(arguments["prepared"])
+        precision = asked["precision"]
         number, tower = arguments["step"], arguments["tower"]
         rank, _, part = tower.partition(".")
         stepper.give({})
-        with computing_in(precision), stepper.running():
+        with _computing(asked), stepper.running():
             start = _all(Trace(arguments["start"]).init())
             kept = _kept(own, start)
             stepper.load({**kept, **start})
@@ -397,6 +399,11 @@ def _seed(number: int) -> None:
     random.seed(number)
     np.random.seed(number)
     torch.manual_seed(number)
+
+
+def _computing(asked: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
+    """Has the port of a build compute in the precision that this was asked for."""
+    return computing_in(asked["precision"], asked["case"]["trains_in"])
 
 
 def _same_case(one: str, other: str) -> bool:

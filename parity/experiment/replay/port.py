@@ -367,6 +367,7 @@ def _case(part: Part, port: Port) -> dict[str, Any]:
         "combining": {"sparse": "slices"} if part.applies_rows else {},
         "backend": "gloo",
         "seed": 0,
+        "trains_in": part.facts.get("precision") or "float32",
         # What the port's own optimizer does to gradients before its step is clipping where the script clips, else
         # combining.
         "watch": _watched(part) if part.name in port.optimizers else None,

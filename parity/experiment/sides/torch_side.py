@@ -86,6 +86,7 @@ class TorchSide:
             "threads": case.torch.threads or 1,
             "bucket_cap_mb": case.torch.bucket_cap_mb,
             "seed": case.seed,
+            "trains_in": case.precision,
         }
         self._prepared[key] = self._side.ask(
             "prepare",

@@ -51,7 +51,7 @@ IN_A_TOWER = 'File "/x/tf_towers/graph/tower.py", line 9, in build_replicas'
             "torch",
             "RuntimeError: expected m1 and m2 to have the same dtype, but got: float != double",
             "",
-            "Level 1 runs the port in float64 too: take the dtype from an input, or leave float() out.",
+            "The port computes in float64 here: take the dtype from an input, or leave float() out.",
         ),
         (
             "tf",

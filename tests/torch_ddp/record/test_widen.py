@@ -49,3 +49,29 @@ def test_a_program_for_float32_computes_in_float64(torch_python, tmp_path):
         "[10.0, 4.0, 6.0, 8.0, 10.0, 12.0]",
         "[('autocast', 'program.py, line 16'), ('bfloat16', 'program.py, line 25'), ('half', 'program.py, line 25')]",
     ]
+
+
+LEFT = r"""
+import types
+import torch
+from torch_ddp.record.widen import Widened
+
+SOURCE = "import torch\ndef cast(x):\n    return x.to(torch.float32)"
+meant, other = types.ModuleType("package.inner"), types.ModuleType("packages")
+for module in (meant, other):
+    exec(SOURCE, vars(module))
+x = torch.zeros(2, dtype=torch.float64)
+with Widened("package"):
+    bits = torch.ones(1, dtype=torch.int32).view(torch.float32)
+    print(meant.cast(x).dtype, other.cast(x).dtype, x.float().dtype, bits.dtype)
+print(x.float().dtype)
+"""
+
+
+def test_a_package_that_means_float32_has_it_and_so_does_what_comes_after(torch_python):
+    done = subprocess.run([torch_python, "-c", LEFT], env=environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "torch.float32 torch.float64 torch.float64 torch.float32",
+        "torch.float32",
+    ]
