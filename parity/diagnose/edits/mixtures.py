@@ -1,6 +1,6 @@
 """Changes of a mixture of two: what a gate weighs, or a mask chooses, as ``x p + y (1 - p)`` or in one op."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from parity.diagnose.edits.edit import At, Edit
 from parity.diagnose.ops.table import plain
 from parity.locate.downstream import upstream
+from parity.trace import ForwardOp
 from parity.trace.arrays import Array
 
 OFF_ONE = 1e-12  # of 1, which two shares add up to: computed, 1 - p rounds once
@@ -82,9 +83,19 @@ def _spread(value: Array, at: At) -> Array | None:
 
 
 def _is_of_a_step(at: At) -> bool:
-    """Whether a line makes the like again of what it has made: a step of a loop, or of a cell that is called in one."""
+    """Whether a line makes the like again of what it has made, by the same weights: a step of a loop, or of a cell in one.
+
+    Layers that are built in a loop do so too, each by weights of its own.
+    """
     ops, own = at.run.ops, at.run.ops[at.number]
     if own.line is None:
         return False
     like = [n for n, op in enumerate(ops) if op.line is not None and (op.kind, op.line[:2]) == (own.kind, own.line[:2])]
-    return any(at.number in upstream(ops, [n]) or n in upstream(ops, [at.number]) for n in like if n != at.number)
+    return any(_is_made_again(ops, *sorted((at.number, each))) for each in like if each != at.number)
+
+
+def _is_made_again(ops: Sequence[ForwardOp], earlier: int, later: int) -> bool:
+    """Whether an op comes of an earlier one, and all weights that it comes of besides are those of the earlier one."""
+    before, after = upstream(ops, [earlier]), upstream(ops, [later])
+    known, further = ({name for each in among for name in ops[each].weights} for among in (before, after - before))
+    return earlier in after and further <= known

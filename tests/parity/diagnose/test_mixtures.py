@@ -76,3 +76,7 @@ def test_a_gate_of_a_step_that_is_made_again_is_the_rule_of_a_cell():
     assert [each.name for each in edits(side._replace(ops=[*side.ops, elsewhere]), 3)][-1] == "gate_halves"
     beside = following._replace(inputs=[])
     assert [each.name for each in edits(side._replace(ops=[*side.ops, beside]), 3)][-1] == "gate_halves"
+    projected = side.ops[0]._replace(inputs=[3], operands=[])
+    for weights, name in ((["w"], "recurrent_rule"), (["of another layer"], "gate_halves")):
+        ops = [*side.ops, projected._replace(weights=weights), following._replace(inputs=[3, 4])]
+        assert [each.name for each in edits(side._replace(ops=ops), 3)][-1] == name
