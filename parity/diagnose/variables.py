@@ -1,7 +1,7 @@
 """Variables that one side holds and the other does not: what the port trains more, lacks, has in another size or untied."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from parity.diagnose.agreement import CLOSE
@@ -9,7 +9,7 @@ from parity.diagnose.catalogue import build_cause
 from parity.diagnose.evidence import Evidence
 from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Cause, Check, Explained
-from parity.mapping import Structure, Variable
+from parity.mapping import Pair, Structure, Variable
 from parity.trace import ForwardOp, key_of, trace_name
 
 KEY = trace_name("state", "parameters")
@@ -158,27 +158,41 @@ def shared_where_read(
     pairs = [pair for pair in evidence.join.mapping.pairs if len(pair.candidate) == 1]
     # By how many times more the port reads each: a loop reads it once in a graph, and in every step in torch.
     more = {pair.reference: other[pair.candidate[0]] - own[pair.reference] for pair in pairs}
-    found = [
-        (pair, lacking)
-        for lacking in pairs
-        for pair in pairs
-        if lacking.reference in names
-        and pair.shape == lacking.shape
-        and more[pair.reference] == -more[lacking.reference] > 0
-    ]
+    found = list(_read_in_place_of(pairs, more, names))
     if len(found) != 1:
         return None
     pair, lacking = found[0]
-    parameter, wanted = pair.candidate[0], lacking.candidate[0]
+    parameter = pair.candidate[0]
+    less = ", ".join(
+        f"{each.candidate[0]} less than the reference reads {each.reference} "
+        f"({other[each.candidate[0]]} times for {own[each.reference]})"
+        for each in lacking
+    )
     return build_cause(
         "shared_parameter",
         evidence=f"as often as the port reads {parameter} more than the reference reads {pair.reference} ("
-        f"{other[parameter]} times for {own[pair.reference]}) it reads {wanted} less than the reference reads "
-        f"{lacking.reference} ({other[wanted]} times for {own[lacking.reference]})",
+        f"{other[parameter]} times for {own[pair.reference]}) it reads {less}",
         explains=explains,
         shared=parameter,
-        names=lacking.reference,
+        names=" and ".join(each.reference for each in lacking),
     )
+
+
+def _read_in_place_of(
+    pairs: Sequence[Pair], more: Mapping[str, int], names: Collection[str]
+) -> Iterator[tuple[Pair, Sequence[Pair]]]:
+    """Yields what is read more often, and what of its shape is read as much less often: one, or all that is."""
+    for pair in pairs:
+        if more[pair.reference] > 0:
+            lacking = [each for each in pairs if each.shape == pair.shape and more[each.reference] < 0]
+            ones = [[each] for each in lacking if more[each.reference] == -more[pair.reference]]
+            for among in ones or [lacking]:
+                if sum(more[each.reference] for each in (pair, *among)) == 0 and _reads_one(among, names):
+                    yield pair, among
+
+
+def _reads_one(pairs: Sequence[Pair], names: Collection[str]) -> bool:
+    return any(pair.reference in names for pair in pairs)
 
 
 def _read_by(parts: Sequence[Variable], names: frozenset[str]) -> list[Variable]:

@@ -75,6 +75,23 @@ def upstream(ops: Sequence[ForwardOp], numbers: Iterable[int]) -> set[int]:
     return seen
 
 
+def nearest_weights(ops: Sequence[ForwardOp], op: ForwardOp) -> set[str]:
+    """Returns the names of the weights that an op takes, and of those that make what it takes, with no others in between.
+
+    Args:
+      ops: in an order of execution.
+      op: one of them.
+    """
+    found, pending, seen = set(op.weights), list(op.inputs), set[int]()
+    while pending:
+        number = pending.pop()
+        if number not in seen:
+            seen.add(number)
+            found.update(ops[number].weights)
+            pending += [] if ops[number].weights else ops[number].inputs
+    return found
+
+
 def readers(ops: Sequence[ForwardOp]) -> list[list[int]]:
     """Returns by op the numbers of the ops that take its output."""
     after: list[list[int]] = [[] for _ in ops]

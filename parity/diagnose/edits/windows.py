@@ -137,7 +137,8 @@ def _in_blocks(at: At) -> _Convolution | None:
     whole = at.run.takes(source) if source is not None and plain(ops[source].kind) == BLOCKS else None
     if whole is None or set(ops[number].attributes["strides"]) != {1}:
         return None
-    image, kernel = _unpadded(at.run, whole[0]), np.asarray(taken[1].value, np.float64)
+    image = _unpadded(at.run, whole[0])
+    kernel: Array = np.asarray(taken[1].value, np.float64)
     if plain(ops[number].kind) == "depthwiseconv2dnative":
         kernel = kernel.reshape(*kernel.shape[:2], 1, -1)  # (kh, kw, c, multiplier): a group for each channel
     # A sequence is convolved as an image of one row.

@@ -26,6 +26,7 @@ from parity.diagnose.variables import shared_where_read
 from parity.judge.metrics import is_finite, norm
 from parity.judge.result import Cause, Explained, FirstDifference
 from parity.locate import Location
+from parity.locate.downstream import nearest_weights
 from parity.locate.layer_names import layer_names
 from parity.locate.located import Located
 from parity.trace.arrays import Array
@@ -177,7 +178,7 @@ def _causes_of_weights(located: Located | None, evidence: Evidence) -> list[Caus
     if cause is None:
         explains = Explained(step, located.first.check.key)
         ops = located.place.passes[0].ops, located.place.passes[1].ops
-        cause = shared_where_read(located.place.op.weights, evidence, ops, explains)
+        cause = shared_where_read(nearest_weights(ops[0], located.place.op), evidence, ops, explains)
     return [told_of(located.first, cause)] if cause is not None else []
 
 

@@ -209,6 +209,19 @@ def test_a_parameter_is_shared_that_is_read_once_more_in_place_of_another_of_its
         assert "(3 times for 2)" in told.evidence and "(0 times for 1)" in told.evidence
 
 
+@pytest.mark.parametrize(
+    ("port", "names"),
+    [("aaa", "b/kernel and c/kernel"), ("aac", "b/kernel"), ("aab", "c/kernel"), ("aaaa", None), ("aaab", None)],
+)
+def test_a_parameter_may_be_read_in_place_of_several(evidence, port, names):
+    variables = [Variable(f"{name}/kernel", (4, 4), use="MatMul") for name in "abc"]
+    parameters = [Variable(f"{name}.weight", (4, 4), use="Linear") for name in "abc"]
+    draft, _ = as_far_as_it_goes(draft_mapping(variables, parameters, {}))
+    passes = reading("a/kernel", "b/kernel", "c/kernel"), reading(*(f"{name}.weight" for name in port))
+    told = shared_where_read(["b/kernel", "c/kernel"], evidence(draft, {}), passes, Explained(2, "act/0/b"))
+    assert (told.title.partition(" where the reference has ")[2].partition(", ")[0] if told else None) == names
+
+
 @pytest.mark.parametrize("quantity", ["act", "stat", "loss"])
 def test_what_is_told_of_the_place_comes_first_and_what_one_side_holds_elsewhere_last(told_of, quantity):
     found = Structure(missing=(BIAS,))

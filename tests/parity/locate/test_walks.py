@@ -2,7 +2,16 @@
 
 import pytest
 
-from parity.locate.downstream import active, beginnings, behind_difference, followers, losses_of, readers, upstream
+from parity.locate.downstream import (
+    active,
+    beginnings,
+    behind_difference,
+    followers,
+    losses_of,
+    nearest_weights,
+    readers,
+    upstream,
+)
 from parity.locate.layer_names import common_scope, layer_names, layer_of, scope_of
 from parity.locate.op_kinds import joins, picks, reduces, same
 from parity.trace import LOSS, ForwardOp
@@ -26,6 +35,12 @@ def test_ops_are_read_and_made_of_what_their_inputs_say():
     )
     of_data = graph(([],), ([], "op", ["w"]), ([0],), ([1],), ([2, 3],))
     assert active(of_data) == {1, 3, 4}
+
+
+def test_weights_are_near_that_no_others_lie_in_front_of():
+    ops = graph(([], "op", ["a"]), ([0], "op", ["b"]), ([1],), ([],), ([2, 3], "op", ["c"]), ([4],))
+    assert nearest_weights(ops, ops[4]) == {"b", "c"} and nearest_weights(ops, ops[5]) == {"c"}
+    assert nearest_weights(ops, ops[1]) == {"a", "b"} and nearest_weights(ops, ops[3]) == set()
 
 
 def test_a_chain_goes_on_while_one_op_reads_and_the_shape_stays():
