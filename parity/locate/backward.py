@@ -63,18 +63,28 @@ def part(outputs: tuple[Pass, Pass], gradients: tuple[Value, Value]) -> Backward
     # By op of the reference all ops of the candidate with the same output: of these alone gradients are comparable.
     found, shapes = partners(*outputs), [op.shape for op in outputs[0].ops]
     pairs = {number: others for number, others in found.items() if np.prod(shapes[number]) > 1}  # a loss's own is 1
-    right, wrong = set[int](), set[int]()
-    for number, others in pairs.items():
-        one = gradients[0](number)
-        known = [value for value in map(gradients[1], others) if value is not None]
-        if one is not None and known:  # what a side does not follow back says nothing
-            # One that agrees is enough: an equal output may be a copy, which gets a part of the gradient.
-            (right if any(_same(one, other) for other in known) else wrong).add(number)
+    known = {  # what a side does not follow back says nothing
+        number: (one, [(each, value) for each in others if (value := gradients[1](each)) is not None])
+        for number, others in pairs.items()
+        if (one := gradients[0](number)) is not None
+    }
+    agreeing = {
+        number: {each for each, value in others if _same(one, value)} for number, (one, others) in known.items()
+    }
+    # One that agrees is enough: an equal output may be a copy, which gets a part of the gradient.
+    right = {number for number, found in agreeing.items() if found}
+    # The port's output that agrees with another of the reference's is that one, and not this one, which it may lack.
+    other_ones = set().union(*agreeing.values())
+    wrong = {
+        number
+        for number, (_, others) in known.items()
+        if number not in right and any(each not in other_ones for each, _ in others)
+    }
     last = _last(outputs[0].ops, wrong)
     # Where no gradient agrees the losses themselves differ, and no op is to blame.
     if last is None or not right:
         return Backwards(None, bool(right) and not wrong)  # where none is right, it is what is minimised that differs
-    other = next(each for each in pairs[last] if gradients[1](each) is not None)
+    other = next(each for each, _ in known[last][1] if each not in other_ones)
     reference, candidate = gradients[0](last), gradients[1](other)
     pair = align(reference, candidate) if reference is not None and candidate is not None else None
     ops = outputs[1].ops

@@ -64,6 +64,18 @@ def test_outputs_that_the_port_does_not_show_and_gradients_that_are_not_known_ar
     assert parted({**changed, "a": None}).parting.op.name == "tf/h"
 
 
+def test_an_output_of_the_port_that_is_one_of_two_with_the_same_numbers_is_not_held_against_the_other():
+    equal = {**OUTPUTS, "b": OUTPUTS["a"]}
+    passes = passed("tf", equal), passed("port", {name: equal[name] for name in ("h", "a", "both")})
+    own = list(GRADIENTS.values())
+
+    def found(of_h):
+        return part(passes, (lambda n: own[n], lambda n: [of_h, *own[1:]][n]))
+
+    assert found(GRADIENTS["h"]) == (None, True), "which b is has no counterpart"
+    assert found(GRADIENTS["h"] + 1).parting.op.name == "tf/h"
+
+
 def test_another_multiple_of_the_whole_loss_parts_nowhere():
     assert parted({name: 2 * value for name, value in GRADIENTS.items()}) == (None, False)
 
