@@ -93,27 +93,36 @@ def locate_first(
     # A statistic is of no tower, and a metric of all: the first one's pass shows what it is made of.
     tower = first.tower or next(iter(_towers(reference, first.check.step)), "")
     differing = parse_key(first.check.key)
-    try:
-        kept = passes.forward(first.check.step, tower, differing.name if differing.quantity == "metric" else "")
-    except (SideFailed, MissingError):
-        return None  # a step that cannot be watched: where it differs stays as it was found
-    if kept is None:
-        return None
-    mapping = {pair.reference: pair.candidate for pair in join.mapping.pairs}
-    shapes = {name: tuple(entry["shape"]) for name, entry in reference.variables.items()}
-    one, other = (Pass(each.ops, each.value, each.operand) for each in kept)
     # Which tolerances are tried goes by the size of the difference, for the noise of float64 grows through many layers.
     relative = first.check.difference / first.check.size if first.check.size else float("inf")
     tolerances = [tolerance] if tolerance else tolerances_for(relative)
-    places = (locate(one, other, mapping, shapes, each) for each in tolerances)
-    place = next((found for found in places if found is not None), None)
-    if place is None or (not place.layer and first.quantity == "stat"):
+    shapes = {name: tuple(entry["shape"]) for name, entry in reference.variables.items()}
+    found: tuple[Location, tuple[Pass, Pass], int] | None = None
+    # No loss need hang on an output, as on a prediction: where no layer of the loss's pass is wrong, its own is looked at.
+    for ends_at in {"metric": [differing.name], "act": ["", differing.name]}.get(differing.quantity, [""]):
+        try:
+            kept = passes.forward(first.check.step, tower, ends_at)
+        except (SideFailed, MissingError):
+            break  # a step that cannot be watched: where it differs stays as it was found
+        if kept is None:
+            break
+        one, other = (Pass(each.ops, each.value, each.operand) for each in kept)
+        mapping = {pair.reference: pair.candidate for pair in join.mapping.pairs}
+        places = (locate(one, other, mapping, shapes, each) for each in tolerances)
+        place = next((each for each in places if each is not None), None)
+        found = (place, (one, other), kept[0].step) if place else found
+        if place and place.layer:
+            break
+    if found is None:
+        return None
+    place, (one, other), step = found
+    if not place.layer and first.quantity == "stat":
         return None  # what comes behind the layers makes no statistic of theirs
     # Activations that the trace has are already the place, and stay; others get the layer found.
     stays = not place.layer or first.quantity == "act"
     if place.layer and first.quantity == "act" and first.check.key in reference.step(first.check.step):
         stays = shows(first.name, reference.step(first.check.step).read(first.check.key), place, one, shapes)
-    return Located(first if stays else _at(first, tower, place, kept[0].step), place, (one, other))
+    return Located(first if stays else _at(first, tower, place, step), place, (one, other))
 
 
 def with_location(level: Level, located: Located | None) -> Level:
@@ -134,7 +143,7 @@ def with_location(level: Level, located: Located | None) -> Level:
     parting = place.parting
     first = replace(
         located.first,
-        where=told(place),
+        where=told(place, located.first),
         module=parting.module,
         next_module=parting.next_module,
         lines=place.lines,
@@ -153,13 +162,18 @@ def decisive(level: Level) -> FirstDifference | None:
     return first.decisive or first if first else None
 
 
-def told(place: Location) -> str:
-    """Returns in words what is known of where two forward passes part."""
+def told(place: Location, first: FirstDifference) -> str:
+    """Returns in words what is known of where two forward passes part.
+
+    Args:
+      place: where they do.
+      first: the difference that comes of it.
+    """
     port = place.port
     before_module = f", before {place.parting.next_module}" if place.parting.next_module else ""
     inside = port.name or "outside of any module" if port else ""
     there = f", in the port {inside} ({port.kind}){before_module}" if port else ""
-    which = f"in the layer {place.layer}" if place.layer else "behind all layers, in the loss"
+    which = f"in the layer {place.layer}" if place.layer else f"behind all layers, in {_made(first)}"
     inputs = "its inputs and weights are the same" if place.fed_by else "its weights are the same"
     if place.only_reference:
         inputs += f"; the port has nothing like {_listed(place.only_reference)}, which goes into it"
@@ -176,6 +190,10 @@ def told(place: Location) -> str:
 def _listed(names: list[str]) -> str:
     shown = names[-MOST_NAMED:]
     return (f"{len(names) - len(shown)} layers, " if len(names) > len(shown) else "") + ", ".join(shown)
+
+
+def _made(first: FirstDifference) -> str:
+    return first.name if first.quantity in ("act", "metric") else "the loss"
 
 
 def _at(first: FirstDifference, tower: str, place: Location, step: int) -> FirstDifference:

@@ -82,11 +82,12 @@ def _named(values: Sequence[Array], outputs: Mapping[str, Array]) -> frozenset[s
 def _losses(located: Located, evidence: Evidence) -> tuple[float, float] | None:
     """The losses of both sides, or the one of several that differs."""
     first = located.first
-    # A metric is recorded of all towers together, and the passes end at what it is of this one.
-    if parse_key(first.check.key).quantity == "metric":
+    # A metric is recorded of all towers together, and the passes end at what it is of this one; those of an output that no
+    # loss hangs on end at that output.
+    if parse_key(first.check.key).quantity in ("metric", "act"):
         ends = [passed.value(losses_of(passed.ops)[-1]) for passed in located.place.passes]
         one, other = (None if each is None or each.size != 1 else float(each.reshape(())) for each in ends)
-        return (one, other) if one and other is not None else None
+        return (one, other) if one and other is not None and one != other else None
     pairs = list(evidence.pairs(first.check.step, "loss", "", first.tower))
     own = [each for each in pairs if first.quantity == "loss" and each[0] == first.name] or pairs[:1]
     return next(((float(one), float(other)) for _, one, other in own if one.size == 1 and one.any()), None)

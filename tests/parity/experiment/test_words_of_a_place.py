@@ -24,6 +24,11 @@ NOWHERE = {"layer": "", "port": None, "next": "", "fed_by": [], "only_reference"
 NOWHERE |= {"same": [], "unpaired": [], "reference": None, "candidate": None}
 
 
+def of(quantity, name):
+    """A first difference of a quantity."""
+    return FirstDifference(Check("lockstep", 0, quantity, "different"), quantity, name, "0", None)
+
+
 @pytest.mark.parametrize(
     ("known", "words"),
     [
@@ -50,7 +55,10 @@ NOWHERE |= {"same": [], "unpaired": [], "reference": None, "candidate": None}
 def test_the_place_where_passes_part_is_said_with_all_that_is_known_of_it(known, words):
     place = SimpleNamespace(op=OP, shown="conv1", **{**NOWHERE, **known})
     place.parting = SimpleNamespace(next_module=place.next)
-    assert told(place).endswith(words) and (known.keys() & {"reference"} or told(place) == words)
+    text = told(place, of("loss", ""))
+    assert text.endswith(words) and (known.keys() & {"reference"} or text == words)
+    for quantity in ("act", "metric"):
+        assert told(place, of(quantity, "colours")) == text.replace("in the loss:", "in colours:")
 
 
 def test_where_in_a_layer_values_are_apart_is_said_between_its_inputs_and_what_is_before_it():
@@ -58,9 +66,8 @@ def test_where_in_a_layer_values_are_apart_is_said_between_its_inputs_and_what_i
     other[0] = 1.0
     place = SimpleNamespace(op=OP, shown="conv1/out", parting=SimpleNamespace(next_module=""), **NOWHERE)
     place.reference, place.candidate, place.same = one, other, ["a"]
-    assert "; its weights are the same; of conv1/out " in told(place) and told(place).endswith(
-        "; the same before it: a"
-    )
+    text = told(place, of("loss", ""))
+    assert "; its weights are the same; of conv1/out " in text and text.endswith("; the same before it: a")
 
 
 def level(name, verdict, first=None, causes=()):

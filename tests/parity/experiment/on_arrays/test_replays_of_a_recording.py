@@ -133,7 +133,7 @@ def test_a_port_is_built_with_the_twin_of_the_recorded_optimizer_once_its_variab
     plain, *others = [asked["case"] for asked in builds]
     assert plain["optimizer"] == {"name": "sgd", "learning_rate": 0.0}
     known = {"model": "port:Model", "loss": "port:loss", "ranks": 2, "combine": "mean", "backend": "gloo", "seed": 0}
-    known |= {"clips": "", "combining": {}, "watch": None, "replayed": True}
+    known |= {"clips": "", "combining": {}, "watch": None, "replayed": True, "trains_in": "float32"}
     rates = [float(np.float32(0.1))] * 4
     twin = {"optimizer": {"name": "momentum", "momentum": 0.9}, "rates": rates, "trained": None, "draws": False}
     for case in others:
