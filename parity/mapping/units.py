@@ -292,3 +292,9 @@ def _reshaped(reference: Variable, part: Variable) -> Iterator[str]:
         width = one[0] * one[1]
         if (one[3], one[2], width) == other and "DepthwiseConv2dNative" not in (reference.use or ""):
             yield f"reshape({width}, {one[2]}, {one[3]}) | wio_to_oiw"
+    elif axes == (4, 3) and use == "Conv1d" and one[2] == 1:
+        # Over words as over an image of one channel: all of one axis, whose places are what a `Conv1d` has for channels.
+        shape = f"reshape({one[0]}, {one[1]}, {one[3]})"
+        for end, made in (("wio_to_oiw", (one[3], one[1], one[0])), ("axes(2, 0, 1)", (one[3], one[0], one[1]))):
+            if made == other:
+                yield f"{shape} | {end}"
