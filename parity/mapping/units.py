@@ -282,6 +282,9 @@ def _reshaped(reference: Variable, part: Variable) -> Iterator[str]:
         for rows_, columns in dict.fromkeys(((one[0], one[1] * one[2]), (one[0] * one[1], one[2]))):
             if (columns, rows_) == other:
                 yield f"reshape({rows_}, {columns}) | transpose"
+            # An einsum may give the first axis, and sum over the two others: `nd,hnd->h`.
+            if (rows_, columns) == other and "Einsum" in (reference.use or ""):
+                yield f"reshape({rows_}, {columns})"
     elif axes == (4, 2) and use == "Linear" and (one[3], math.prod(one[:3])) == other:
         one_place = one[:2] == (1, 1)
         end = "transpose" if one_place else f"flatten_hwc({one[0]}, {one[1]}, {one[2]})"
