@@ -50,6 +50,7 @@ class TorchSide:
         self._decaying: list[str] | None = None
         self._taken: dict[str, list[str]] = {}
         self._sync_batch_norm: bool | None = case.torch.sync_batch_norm
+        self._step = case.torch.step
 
     def prepare(self, precision: str, mixed: bool = False) -> "Future[Any]":
         """Starts the ranks, once for each precision; answers with their variables and facts."""
@@ -68,7 +69,7 @@ class TorchSide:
                 if name in self._taken
             },
             "scheduler": case.torch.scheduler,
-            "step": case.torch.step,
+            "step": self._step,
             "sync_batch_norm": self._sync_batch_norm,
             "recorded_rates": self._rates,
             "moved_statistics": self._moved_statistics,
@@ -145,6 +146,14 @@ class TorchSide:
             return self.run_built_anew(asked)
         finally:
             self._sync_batch_norm = kept
+
+    def run_without_step(self, asked: RunSpec) -> Trace:
+        """Runs the port's loss in a step of ours: one of its own need not show its gradients."""
+        kept, self._step = self._step, None
+        try:
+            return self.run_built_anew(asked)
+        finally:
+            self._step = kept
 
     def run_built_anew(self, asked: RunSpec) -> Trace:
         """Runs a port that was built for this alone: what no state holds begins as the port makes it."""
