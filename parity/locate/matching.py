@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Mapping as Map
 from functools import cached_property
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ FINER = 10.0
 HUGE = 1e3
 FILLED = 0.01
 DWARFED = 0.1
+MOST_PARTS = 64  # places of an axis, that one side may make one by one
 Value = Callable[[int], Array | None]
 
 
@@ -41,7 +43,8 @@ class Reached(NamedTuple):
     """What is known of the outputs of both sides.
 
     Fields:
-      reference: by op, the number of an op of the candidate with the same numbers.
+      reference: by op, the number of an op of the candidate with the same numbers; of a part that the candidate makes with
+        others at once, as all steps of a sequence, of that one.
       candidate: by op of the candidate, the number of such an op of the reference.
       told: by side, the numbers of the ops whose output tells: it is known, no output that many ops give, and not what the
         other side is fed.
@@ -70,6 +73,27 @@ class _Output:
     def values(self) -> Array:
         """The numbers, ascending."""
         return np.sort(self._value, axis=None)
+
+    def cut(self, count: int) -> Iterator[Iterator["_Output"]]:
+        """Yields the ways to cut it into as many equal parts: an axis in blocks, or every so many-th place of it."""
+        for axis, size in enumerate(self._value.shape):
+            if size % count == 0:
+                before, behind = self._value.shape[:axis], self._value.shape[axis + 1 :]
+                for place in (axis, axis + 1)[: 1 + (size > count)]:
+                    sizes = (count, size // count) if place == axis else (size // count, count)
+                    whole = self._value.reshape(*before, *sizes, *behind)
+                    yield (_Output(self.number, np.take(whole, each, place)) for each in range(count))
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest number, or the least, by size: an infinite one where there is one."""
+        return float(max(self.values[-1], self.values[0], key=abs))
+
+    def has(self, number: float, tolerance: float) -> bool:
+        """Whether it holds a number."""
+        at = int(np.searchsorted(self.values, number))
+        near = self.values[max(at - 1, 0) : at + 1]
+        return bool((near == number).any() or (np.abs(near - number) <= tolerance * abs(number)).any())
 
     def may_be(self, other: "_Output", tolerance: float) -> bool:
         """Whether their sums allow that they hold the same numbers; those within the tolerance always may."""
@@ -104,10 +128,46 @@ def reach(reference: Pass, candidate: Pass, tolerance: float = TOLERANCE) -> Rea
                     # The first partner stays: which of several equal outputs it is does not matter to what is reached.
                     of_reference.setdefault(output.number, against.number)
                     of_candidate.setdefault(against.number, output.number)
+    _reach_by_parts(one, other, of_reference, of_candidate, tolerance)
+    _reach_by_parts(other, one, of_candidate, of_reference, tolerance)
     told = [frozenset(each.number for group in side.values() for each in group) for side in (one, other)]
     told[0] -= _fed_to_the_other(reference, told[0] - of_reference.keys(), candidate, tolerance)
     told[1] -= _fed_to_the_other(candidate, told[1] - of_candidate.keys(), reference, tolerance)
     return Reached(of_reference, of_candidate, (told[0], told[1]))
+
+
+def _reach_by_parts(
+    wholes: Map[int, list[_Output]],
+    parts: Map[int, list[_Output]],
+    of_wholes: dict[int, int],
+    of_parts: dict[int, int],
+    tolerance: float,
+) -> None:
+    """Adds what one side makes at once and the other part by part, as unrolled steps; every part has to be there."""
+    for whole in (each for group in wholes.values() for each in group if each.number not in of_wholes):
+        for size, among in parts.items():
+            count, rest = divmod(whole.size, size)
+            # Most are not even asked how they could be cut: one of the parts would have to hold the largest number.
+            may_be = not rest and 1 < count <= MOST_PARTS and any(each.has(whole.largest, tolerance) for each in among)
+            found = (
+                next((held for way in whole.cut(count) if (held := _held(way, among, tolerance))), []) if may_be else []
+            )
+            for number in found:
+                of_wholes.setdefault(whole.number, number)
+                of_parts.setdefault(number, whole.number)
+            if found:
+                break
+
+
+def _held(parts: Iterator[_Output], among: Sequence[_Output], tolerance: float) -> list[int]:
+    """The numbers of outputs that hold the parts; empty where one of these none holds."""
+    found = list[int]()
+    for part in parts:
+        number = next((each.number for each in among if each.holds(part, tolerance)), None)
+        if number is None:
+            return []
+        found.append(number)
+    return found
 
 
 def _fed_to_the_other(passed: Pass, numbers: Collection[int], other: Pass, tolerance: float) -> set[int]:

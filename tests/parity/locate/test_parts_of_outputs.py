@@ -1,0 +1,64 @@
+"""What one side makes at once and the other part by part, as unrolled steps, is the same where every part is there."""
+
+import numpy as np
+import pytest
+
+from parity.locate.matching import MOST_PARTS, Pass, reach
+from parity.trace import ForwardOp
+
+RANDOM = np.random.default_rng(4)
+WHOLE = RANDOM.normal(size=(4, 6, 5))  # (batch, steps, features)
+STEPS = [WHOLE[:, step] for step in range(6)]
+
+
+def passed(*values):
+    ops = [ForwardOp(f"op{number}", "op", [], ["w"], list(value.shape), {}) for number, value in enumerate(values)]
+    return Pass(ops, list(values).__getitem__)
+
+
+def reached(one, other):
+    found = reach(passed(*one), passed(*other))
+    return found.reference, found.candidate
+
+
+@pytest.mark.parametrize(
+    ("whole", "parts"),
+    [
+        (WHOLE, STEPS),
+        (WHOLE.transpose(1, 0, 2), STEPS[::-1]),
+        (WHOLE.reshape(24, 5), [step.T for step in STEPS]),  # batch and steps as one axis, a step every sixth of it
+        (WHOLE.transpose(1, 0, 2).reshape(24, 5), STEPS),  # and in blocks
+        (WHOLE, [WHOLE[:2], WHOLE[2:]]),
+        (np.concatenate([WHOLE, 2 * WHOLE], -1), [WHOLE, 2 * WHOLE]),
+    ],
+)
+def test_a_whole_is_reached_by_its_parts_and_they_by_it(whole, parts):
+    count = len(parts)
+    of_parts, of_whole = reached(parts, [whole])
+    assert of_parts == dict.fromkeys(range(count), 0) and of_whole.keys() == {0}
+    of_whole, of_parts = reached([whole], parts)
+    assert of_parts == dict.fromkeys(range(count), 0) and of_whole.keys() == {0}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        STEPS[:5],  # one is missing
+        [*STEPS[:5], STEPS[5] + 1e-6],
+        [RANDOM.permuted(WHOLE.reshape(-1)).reshape(6, 4, 5)[step] for step in range(6)],
+        [WHOLE[:3]],  # no divisor
+    ],
+)
+def test_where_a_part_is_missing_nothing_is_reached(parts):
+    assert reached(parts, [WHOLE]) == ({}, {}) and reached([WHOLE], parts) == ({}, {})
+
+
+def test_of_too_many_parts_none_is_looked_for():
+    long = RANDOM.normal(size=(MOST_PARTS + 1, 2))
+    assert reached([long], [*long]) == ({}, {})
+    assert reached([long[1:]], [*long[1:]])[0].keys() == {0}
+
+
+def test_an_output_that_is_there_whole_is_taken_for_no_part_of_another():
+    of_one, of_other = reached([WHOLE, *STEPS], [WHOLE, *STEPS])
+    assert of_one == of_other == {number: number for number in range(7)}
