@@ -38,6 +38,7 @@ MOST_JOINED = 4  # tensors: 24 orders
 MOST_INDICES = 64  # places of an axis, of which one is picked
 MOST_OPS_OF_LENGTH = 5  # an epsilon, a root, a reciprocal and layouts, up to what is divided by a length
 MOST_SHIFTED = 4  # places of an axis that are cut off
+MASKED = -1e9  # as good as -inf in a softmax, beside any score
 Function = Callable[[Array], Array]
 RESIZING = ("upsample", "resize")
 # What an epsilon keeps away from 0.
@@ -298,6 +299,8 @@ def _axes(at: At) -> Iterator[Edit]:
     if at.kind not in ("softmax", "log_softmax"):
         return
     x, function = np.asarray(at.taken[0].value, np.float64), softmax if at.kind == "softmax" else log_softmax
+    # Over another axis all may be masked: finite, which masks of ports are, they are equally large then, and no NaN.
+    x = np.where(np.isneginf(x), MASKED, x)
     ways = [(function(x, axis), f"over axis {axis} of {x.ndim}") for axis in range(x.ndim)]
     # The other side may have what it goes over in parts, or joined: scores of every place, and of every one of its kinds.
     joined = {other.shape for kind, other in at.near.fed if plain(kind) == at.kind and other.size == x.size}

@@ -448,6 +448,12 @@ def test_a_softmax_goes_over_each_other_axis(kind, function):
     )
 
 
+def test_over_another_axis_a_softmax_of_what_is_masked_throughout_has_equal_shares():
+    masked = np.where(np.arange(4) < 3, H, -np.inf)
+    found = only(edits(("Select", [0], masked), ("Softmax", [1], softmax(masked)), at=2), "softmax_axis")
+    assert np.allclose(found[0].value[:, 3], 1 / 6) and np.allclose(found[0].value[:, :3], softmax(H[:, :3], 0))
+
+
 def test_a_softmax_goes_over_a_part_of_what_the_other_side_has_in_parts():
     given = edits(("Softmax", [0], softmax(H)), fed=[("softmax", H.reshape(6, 2, 2)), ("mul", H.reshape(3, 2, 4))])
     found = {each.changed: each.value for each in only(given, "softmax_axis")}
