@@ -160,14 +160,17 @@ def _reach_by_parts(
 
 
 def _held(parts: Iterator[_Output], among: Sequence[_Output], tolerance: float) -> list[int]:
-    """The numbers of outputs that hold the parts; empty where one of these none holds."""
-    found = list[int]()
+    """The numbers of outputs that hold the parts, each another one; empty where one of these none holds.
+
+    One that holds all of them is broadcast to the whole, which is no part.
+    """
+    found = dict[int, None]()
     for part in parts:
-        number = next((each.number for each in among if each.holds(part, tolerance)), None)
+        number = next((each.number for each in among if each.number not in found and each.holds(part, tolerance)), None)
         if number is None:
             return []
-        found.append(number)
-    return found
+        found[number] = None
+    return list(found)
 
 
 def _fed_to_the_other(passed: Pass, numbers: Collection[int], other: Pass, tolerance: float) -> set[int]:

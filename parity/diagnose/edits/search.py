@@ -17,7 +17,7 @@ from parity.diagnose.edits.edit import Edit, Near
 from parity.diagnose.edits.operands import exchanged, followed, moved_edits, operand_edits
 from parity.diagnose.edits.ops import plain_edits
 from parity.diagnose.edits.repeated import Changes, made_again
-from parity.diagnose.edits.side import MOST_OPS_CHANGED, Hit, Side, kinds_of
+from parity.diagnose.edits.side import MOST_OPS_CHANGED, Hit, Side, beginning, kinds_of
 from parity.diagnose.ops.forward_pass import RecomputedPass
 from parity.diagnose.ops.rearranging import CONCATENATING
 from parity.diagnose.ops.table import plain
@@ -383,7 +383,7 @@ def _numbers(side: Side) -> Iterator[float]:
     """Yields the constants that a side has where it parts, and what people have in their place."""
     seen: dict[float, None] = {}
     ops = side.passed.ops
-    start = side.start if side.start is not None else 0
+    start = beginning(side)
     for number in range(start, min(start + MOST_OPS_CHANGED, len(ops))):
         op = ops[number]
         for each in op.attributes.values():
@@ -410,7 +410,7 @@ def _arrays(own: Side, other: Side) -> Iterator[tuple[str, Array]]:
                 value = own.passed.operand(number, at)
                 if value is not None and value.size > 1:
                     yield operand.name, value
-    ops, start = other.passed.ops, other.start if other.start is not None else 0
+    ops, start = other.passed.ops, beginning(other)
     for number in range(start, min(start + MOST_OPS_CHANGED, len(ops))):
         for at, operand in enumerate(ops[number].operands):
             value = other.passed.operand(number, at) if operand.op is None and ops[number].inputs else None

@@ -50,5 +50,19 @@ class Hit(NamedTuple):
 
 def kinds_of(side: Side) -> set[str]:
     """Returns the kinds of a side's ops where it parts."""
-    start = side.start or 0
+    start = beginning(side)
     return {plain(op.kind) for op in side.passed.ops[start : start + MOST_OPS_CHANGED]}
+
+
+def beginning(side: Side) -> int:
+    """Returns the number of the first op where a side parts: of what its start takes, or the start itself.
+
+    A factor in a longer product is passed over when the start is told, for it may stand elsewhere on the other side.
+    """
+    if side.start is None:
+        return 0
+    ops = side.passed.ops
+    in_front = [
+        each for each in ops[side.start].inputs if each in side.wrong and side.reached.issuperset(ops[each].inputs)
+    ]
+    return min([side.start, *in_front])

@@ -47,10 +47,18 @@ def test_a_whole_is_reached_by_its_parts_and_they_by_it(whole, parts):
         [*STEPS[:5], STEPS[5] + 1e-6],
         [RANDOM.permuted(WHOLE.reshape(-1)).reshape(6, 4, 5)[step] for step in range(6)],
         [WHOLE[:3]],  # no divisor
+        [WHOLE[:, 0], WHOLE[:, 0] * 2],
     ],
 )
 def test_where_a_part_is_missing_nothing_is_reached(parts):
     assert reached(parts, [WHOLE]) == ({}, {}) and reached([WHOLE], parts) == ({}, {})
+
+
+def test_what_is_broadcast_is_no_part():
+    row = WHOLE[0, :3]
+    assert reached([row], [np.broadcast_to(row, (3, *row.shape)).copy()]) == ({}, {})
+    twice = np.stack([row, row, row + 1])
+    assert reached([row, row.copy(), row + 1], [twice])[1].keys() == {0}, "of two that are the same each is one"
 
 
 def test_of_too_many_parts_none_is_looked_for():
