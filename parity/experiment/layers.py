@@ -15,8 +15,10 @@ from parity.judge.result import Check, FirstDifference, Level
 from parity.locate import Location, at_the_mover, in_front, locate
 from parity.locate.declared import shows
 from parity.locate.description import where_apart
+from parity.locate.downstream import losses_of
+from parity.locate.layouts import align
 from parity.locate.located import Located
-from parity.locate.matching import Pass, tolerances_for
+from parity.locate.matching import TOLERANCE, Pass, alike, tolerances_for
 from parity.mapping.trace_map import Join
 from parity.trace import SHADOW, SHADOW_FORWARD, Forward, MissingError, Trace, parse_key, tower_order, trace_name
 from parity.worker.failures import SideFailed
@@ -98,7 +100,7 @@ def locate_first(
     tolerances = [tolerance] if tolerance else tolerances_for(relative)
     shapes = {name: tuple(entry["shape"]) for name, entry in reference.variables.items()}
     found: tuple[Location, tuple[Pass, Pass], int] | None = None
-    # No loss need hang on an output, as on a prediction: where no layer of the loss's pass is wrong, its own is looked at.
+    # No loss need hang on an output, as on a prediction: where the loss's pass shows nothing wrong, its own is looked at.
     for ends_at in {"metric": [differing.name], "act": ["", differing.name]}.get(differing.quantity, [""]):
         try:
             kept = passes.forward(first.check.step, tower, ends_at)
@@ -111,7 +113,7 @@ def locate_first(
         places = (locate(one, other, mapping, shapes, each) for each in tolerances)
         place = next((each for each in places if each is not None), None)
         found = (place, (one, other), kept[0].step) if place else found
-        if place and place.layer:
+        if place and (place.layer or not _end_alike(one, other)):
             break
     if found is None:
         return None
@@ -123,6 +125,15 @@ def locate_first(
     if place.layer and first.quantity == "act" and first.check.key in reference.step(first.check.step):
         stays = shows(first.name, reference.step(first.check.step).read(first.check.key), place, one, shapes)
     return Located(first if stays else _at(first, tower, place, step), place, (one, other))
+
+
+def _end_alike(one: Pass, other: Pass) -> bool:
+    """Whether two passes end in the same numbers: then what is wrong elsewhere does not lead there."""
+    ends = [passed.value(losses_of(passed.ops)[-1]) for passed in (one, other)]
+    if ends[0] is None or ends[1] is None:
+        return False
+    pair = align(ends[0], ends[1])
+    return pair is not None and alike(pair.reference, pair.candidate, TOLERANCE)
 
 
 def with_location(level: Level, located: Located | None) -> Level:

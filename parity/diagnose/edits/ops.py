@@ -99,11 +99,14 @@ def _left_out(at: At) -> Iterator[Edit]:
             float(v) for k, v in at.run.ops[at.number].attributes.items() if k == "1" and isinstance(v, float)
         ]
         tiny = any(_of_constant(at, each) == "epsilon" for each in constants)
-        dropped = "mask" if any(is_mask(other.value) for other in beside) else "epsilon" if tiny else at.kind
+        # A number times itself is its square, however it is written.
+        squared = at.kind == "mul" and each.source is not None and {o.source for o in beside} == {each.source}
+        kind = "square" if squared else at.kind
+        dropped = "mask" if any(is_mask(other.value) for other in beside) else "epsilon" if tiny else kind
         given = origin(at.run, beside[0]) if len(beside) == 1 and beside[0].source is not None else ""
         # An op of the same line tells nothing of what the line lacks.
-        what = f"what {given} gives" if given and given != line_of(at.run, at.number) else at.kind
-        words = f"has {at.kind} there", f"leaves {what} out"
+        what = f"what {given} gives" if given and given != line_of(at.run, at.number) and not squared else kind
+        words = f"has {kind} there", f"leaves {what} out"
         name = "epsilon" if dropped == "epsilon" else name_without({dropped}, at.near.of_loss)
         if at.kind == "div" and any(
             counts_things(at.run, other) and not _is_made_of(at, other, each) for other in beside

@@ -56,6 +56,13 @@ def test_of_two_ops_that_are_joined_either_may_be_left_out_and_is_told_by_its_li
     )
 
 
+@pytest.mark.parametrize(("of_loss", "name"), [(False, "op_left_out"), (True, "loss_function")])
+def test_a_number_times_itself_is_its_square(of_loss, name):
+    found = edits(("Mul", [0, 0], H * H), of_loss=of_loss)
+    check(found[:1], (name, "has square there", "leaves square out", H))
+    assert found[0].dropped == "square"
+
+
 def test_an_op_that_cannot_be_computed_is_left_out_only_where_what_it_takes_is_right():
     unknown = ("unknown", [0], np.sin(H))
     assert edits(unknown) == []
