@@ -14,7 +14,7 @@ import numpy as np
 
 from parity.diagnose.agreement import LEFT
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.layers.loss_forms import BY_LABELS, OTHER_ORDERS, Form, forms
+from parity.diagnose.layers.loss_forms import BY_LABELS, HALF, OTHER_ORDERS, Form, forms
 from parity.judge.result import Cause
 from parity.trace.arrays import Array
 
@@ -184,9 +184,11 @@ def _cause(own: _Rule, rule: _Rule, exact: bool) -> Cause | None:
         what = f"{rule.words} of {rule.of} in the candidate, {own.words} of {own.of} in the reference"
     rest = "" if exact else ", but for terms that both sides have"
     name = "loss_reduction"
-    by_labels = own.form.replace(BY_LABELS, "") == rule.form.replace(BY_LABELS, "")
+    reduced_otherwise = own.form.replace(BY_LABELS, "") == rule.form.replace(BY_LABELS, "")
+    # A mean for half a sum: the half goes with it, as a loss function of one library has it and that of another has not.
+    reduced_otherwise = reduced_otherwise or ("way" in unlike and own.form.replace(HALF, "") == rule.form.replace(HALF, ""))
     of_classes = OF_EACH_LABEL in own.over + rule.over and own.over != rule.over
-    if "of" in unlike or of_classes or ("form" in unlike and not by_labels):
+    if "of" in unlike or of_classes or ("form" in unlike and not reduced_otherwise):
         name = "cross_entropy" if own.cross_entropy and rule.cross_entropy else "loss_function"
     if unlike == ["of"] and own.of != rule.of and _CUT.sub("", own.of) == _CUT.sub("", rule.of):
         name = "labels_shifted"  # the same labels from another position on

@@ -241,3 +241,18 @@ def test_two_ways_to_smooth_labels_are_no_form_of_a_loss_whose_other_terms_are_n
     assert other_loss(Loss({"x": x}, {"y": y}, 12.34, 12.34 + apart, 1e-9)) is None
     smoothed = (0.1 * x * (y - 0.5)).sum()  # of labels as they are and smoothed by 0.1
     assert other_loss(Loss({"x": x}, {"y": y}, 12.34, 12.34 + smoothed, 1e-9)).name == "cross_entropy"
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "name"),
+    [
+        (lambda d: (d**2).sum() / 2, lambda d: (d**2).mean(), "loss_reduction"),
+        (lambda d: (d**2).mean(), lambda d: (d**2).sum() / 2, "loss_reduction"),
+        (lambda d: (d**2).sum(), lambda d: (d**2).sum() / 2, "loss_function"),
+        (lambda d: (d**2).sum() / 2, lambda d: np.abs(d).mean(), "loss_function"),
+    ],
+)
+def test_a_mean_for_half_a_sum_is_another_reduction_and_half_of_one_is_not(reference, candidate, name):
+    x, y = RANDOM.normal(size=(2, 30))
+    cause = other_loss(Loss({"x": x}, {"y": y}, float(reference(x - y)), float(candidate(x - y)), 1e-9))
+    assert cause.name == name, cause.title
