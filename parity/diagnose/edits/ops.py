@@ -74,6 +74,7 @@ def plain_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
             mask_edits,
             mixture_edits,
             _turned,
+            _along_the_other,
             _in_order,
         ):
             yield from changes(at)
@@ -405,6 +406,19 @@ def _turned(at: At) -> Iterator[Edit]:
         if not weight and each.value.ndim > 1 and each.value.shape[-1] == each.value.shape[-2]:
             made = at.instead(place, each.value.swapaxes(-1, -2))
             yield from at.edit(made, "transposed_product", "multiplies by it as it is", "multiplies by its transpose")
+
+
+def _along_the_other(at: At) -> Iterator[Edit]:
+    """A number for each row of a square is taken for each column, or the other way round."""
+    output = at.output
+    if at.kind not in BINARY or output.ndim < 2 or output.shape[-1] != output.shape[-2]:
+        return
+    for place, each in enumerate(at.taken):
+        value = each.value[None, :] if each.value.ndim == 1 else each.value
+        if value.ndim >= 2 and sorted(value.shape[-2:]) == [1, output.shape[-1]] and value.size > 1:
+            made = at.instead(place, value.swapaxes(-1, -2))
+            words = f"takes for {at.kind} what {origin(at.run, each)} gives", "takes it along the other axis"
+            yield from at.edit(made, at.by("loss_function", OTHER_OPERATION), *words)
 
 
 def _named(axes: Sequence[int], count: int) -> str:

@@ -186,7 +186,9 @@ def _cause(own: _Rule, rule: _Rule, exact: bool) -> Cause | None:
     name = "loss_reduction"
     reduced_otherwise = own.form.replace(BY_LABELS, "") == rule.form.replace(BY_LABELS, "")
     # A mean for half a sum: the half goes with it, as a loss function of one library has it and that of another has not.
-    reduced_otherwise = reduced_otherwise or ("way" in unlike and own.form.replace(HALF, "") == rule.form.replace(HALF, ""))
+    reduced_otherwise = reduced_otherwise or (
+        "way" in unlike and own.form.replace(HALF, "") == rule.form.replace(HALF, "")
+    )
     of_classes = OF_EACH_LABEL in own.over + rule.over and own.over != rule.over
     if "of" in unlike or of_classes or ("form" in unlike and not reduced_otherwise):
         name = "cross_entropy" if own.cross_entropy and rule.cross_entropy else "loss_function"

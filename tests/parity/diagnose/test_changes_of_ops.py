@@ -499,6 +499,18 @@ def test_a_square_factor_of_a_product_is_multiplied_by_as_its_transpose_unless_i
     assert only(edits(("AddV2", [0, H[0]], H + H[0])), "transposed_product") == []
 
 
+@pytest.mark.parametrize("shape", [(4, 1), (1, 4), (4,)])
+def test_a_number_for_each_row_of_a_square_may_be_taken_for_each_column(shape):
+    square, vector = H @ H.T, H[:, 0]
+    square, vector = square[:4, :4], vector[:4].reshape(shape)
+    side = ("Slice", [0], square), ("Slice", [0], vector), ("Sub", [1, 2], square - vector)
+    found = [each for each in edits(*side, at=3, of_loss=True) if each.changed == "takes it along the other axis"]
+    other = vector.reshape(-1)[:, None] if shape != (4, 1) else vector.reshape(-1)
+    assert [each.name for each in found] == ["loss_function"] and np.allclose(found[0].value, square - other)
+    flat = ("Slice", [0], H[:, :3]), ("Slice", [0], H[0, :3]), ("Sub", [1, 2], H[:, :3] - H[0, :3])
+    assert not [each for each in edits(*flat, at=3) if "other axis" in each.changed], "no square"
+
+
 def test_a_sum_that_is_divided_by_a_count_is_a_mean_and_without_it_another_reduction():
     count = MASK.sum(1, keepdims=True)
     counted = ("Cast", [MASK], MASK), ("Sum", [1, np.array([1])], count, KEPT)

@@ -105,6 +105,22 @@ def test_a_gradient_of_each_variable_may_be_clipped_by_itself(tmp_path):
     assert said(tmp_path / "unlike", gradients_used, given=unlike) is None
 
 
+@pytest.mark.parametrize(("above", "counted"), [(0, 3), (1, 2), (2, None)])
+def test_each_variable_may_be_clipped_by_itself_where_the_reference_clips_a_global_norm(tmp_path, above, counted):
+    limit = (sorted(sizes(0))[above] + ([0.0, *sorted(sizes(0))])[above]) / 2
+    one, other = (made(momentum, momentum, given=each(limit)) for each in (to_norm, of_variable))
+    evidence = evidence_between(tmp_path, one, other, before(momentum), KINDS, {"optimizer": FACTS[momentum]})
+    cause = gradients_used(first_at("slot/momentum/kernel", 0), evidence)
+    if counted is None:  # of one alone nothing tells a limit from a factor
+        assert cause is None or "each variable" not in cause.title
+        return
+    own = limit / NORMS[0]
+    # Where all are clipped nothing shows what the reference's own rule scales them by.
+    assert cause.title == f"each variable's gradient is clipped to norm {limit if counted < 3 else limit / own:.6g}"
+    assert f"for {counted} of 3 variables" in cause.evidence
+    assert cause.evidence.endswith("ones" if counted == 3 else f"; the reference's with {own:.9g} times all of them")
+
+
 def test_of_a_weight_nothing_is_said_where_slots_are_recorded(tmp_path):
     one, other = made(momentum, momentum), made(momentum, momentum, given=times(3.0))
     evidence = evidence_between(tmp_path, one, other, before(momentum), KINDS, {"optimizer": {}})

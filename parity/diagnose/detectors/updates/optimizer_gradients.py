@@ -163,20 +163,29 @@ def _factor(inputs: list[Input], changed: list[Input], dampened: list[float], st
 
 
 def _clipped_by_norm(inputs: list[Input], changed: list[Input]) -> Cause | None:
-    factors = [_rough_factor([(each.gradient, each.used)]) for each in changed]
-    # Directions stay, lengths become the limit: each variable has a factor of its own below 1.
-    if not changed or any(factor is None or not 0 < factor < 1 for factor in factors):
+    # Directions stay, and lengths become the limit. What the reference's optimizer itself scales all gradients by, as one
+    # does that clips a global norm, is in its rule: what is not clipped here is larger than there by one factor then.
+    factors = [_rough_factor([(each.gradient, each.used)]) for each in inputs]
+    if not changed or any(factor is None or factor <= 0 for factor in factors):
         return None
-    norms = [norm(each.used) for each in changed]
-    if max(norms) - min(norms) > CLOSE_DERIVED * max(norms):
+    limit = max(norm(each.used) for each in changed)
+    clipped = [norm(each.used) >= (1 - CLOSE_DERIVED) * limit for each in inputs]
+    known = [factor for factor in factors if factor is not None]
+    shorter = [factor for factor, cut in zip(known, clipped, strict=True) if cut]
+    left = [factor for factor, cut in zip(known, clipped, strict=True) if not cut]
+    whole = max(left, default=1.0)
+    # Two lengths are not equal by chance; of one variable alone all that is left has to be as it was.
+    if left and (min(left) < (1 - CLOSE_DERIVED) * whole or max(shorter) > (1 - CLOSE_DERIVED) * whole):
         return None
+    if len(shorter) < 2 and abs(whole - 1) > CLOSE_DERIVED:
+        return None
+    own = "" if abs(whole - 1) <= CLOSE_DERIVED else f"; the reference's with {1 / whole:.9g} times all of them"
     return build_cause(
         "clipping",
         "by variable",
-        evidence=f"the candidate's optimizer works with gradients of norm {norms[0]:.9g} for {len(changed)} of "
-        f"{len(inputs)} "
-        "variables, in the direction of the combined ones",
-        norm=norms[0],
+        evidence=f"the candidate's optimizer works with gradients of norm {limit / whole:.9g} for {len(shorter)} of "
+        f"{len(inputs)} variables, in the direction of the combined ones{own}",
+        norm=limit / whole,
     )
 
 
