@@ -54,6 +54,7 @@ class Recorder:
         None keeps them whatever they take.
       keep: whether a recording step by step leaves the reference's float32 run.
       quick: whether only what level 1 needs in lockstep is run: no free runs, and nothing twice.
+      lenient: as of `TorchSide`.
 
     Attributes:
       states: the states before each step, once it has recorded.
@@ -72,6 +73,7 @@ class Recorder:
         budget: Budget | None = None,
         keep: bool = False,
         quick: bool = False,
+        lenient: bool = False,
     ) -> None:
         self._case = case
         self._sides = sides
@@ -79,7 +81,7 @@ class Recorder:
         self._spread = spread
         self._tick = tick
         self._reference: ReferenceSide = reference or TensorFlowSide(as_declared(case), sides, out / "tf", tick)
-        self._candidate = TorchSide(case, sides, out / "torch", tick)
+        self._candidate = TorchSide(case, sides, out / "torch", tick, lenient=lenient)
         self._budget, self._keep, self._quick = budget, keep, quick
         self._stepwise: Stepwise | None = None
         self._has_states = False

@@ -94,6 +94,11 @@ class Sides:
         for side in self.started:
             side.outlive_failure()
 
+    def catch_up(self) -> None:
+        """Has every side serve again after a failure, from the middle of an answer too, which is waited for."""
+        for side in self.started:
+            side.catch_up()
+
     def settle(self) -> None:
         """Has every side drop what it has not begun, and waits for what they are about."""
         for side in self.started:

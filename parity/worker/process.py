@@ -70,6 +70,7 @@ class SideProcess:
         self._broken: SideFailed | None = None
         self._lost: SideFailed | None = None
         self._abandoned = False
+        self._unread = ""  # the request whose answer nobody has read, for a companion had failed
         self.companions: list[SideProcess] = []
         self._asked: list[Future[Any]] = []
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -122,6 +123,18 @@ class SideProcess:
         """
         if not self._abandoned:
             self._lost = None
+
+    def catch_up(self) -> None:
+        """Has this side serve again even from the middle of an answer, which is waited for, and dropped.
+
+        For whoever has heard of a companion's failure and begins anew; nothing else may be asked of it meanwhile.
+        """
+        request, self._unread = self._unread, ""
+        if request:
+            self._abandoned, self._lost = False, None
+            with contextlib.suppress(SideFailed):  # what is wrong with it then shows when it is asked anew
+                self._reply(request, None)
+        self.outlive_failure()
 
     def settle(self) -> None:
         """Drops what it has been asked and has not begun, and waits for what it is about.
@@ -227,7 +240,8 @@ class SideProcess:
             selector.register(self._replies, selectors.EVENT_READ)
             while not selector.select(min(POLL_SECONDS, max(0.0, deadline - time.monotonic()))):
                 if self._lost:
-                    self._abandoned = True  # an answer will come that nobody reads: the channel is of no use any more
+                    # An answer will come that nobody reads: the channel is of no use any more, but for `catch_up`.
+                    self._abandoned, self._unread = True, request
                     raise self._lost
                 if self._closing.is_set():
                     raise SideFailed(self.side, f"expected {task_of(request)}, but it was ended. Run again.")

@@ -344,10 +344,12 @@ class RankServer:
             set_rate = PortRates(schedule, optimizer, rates)
         update = Update(trained, optimizer, described, set_rate)
         combining = Combining(case["combine"], **case.get("combining", {}))
-        # A replay goes on where a parameter is reached by no loss, which is a difference to be found.
-        lenient = bool(case.get("replayed")) and not own_step
+        # A replay goes on where a parameter is reached by no loss, which is a difference to be found; so does a case, once it
+        # is known that it would not.
+        asked = bool(case.get("lenient"))
+        lenient = (bool(case.get("replayed")) or asked) and not own_step
         wrapped = wrapper or DistributedDataParallel(
-            model, bucket_cap_mb=case.get("bucket_cap_mb"), find_unused_parameters=lenient
+            model, bucket_cap_mb=case.get("bucket_cap_mb"), find_unused_parameters=lenient or asked
         )
         port = WrappedPort(wrapped, self._load(case, "loss"), self._rank, combining.uneven)
         if own_step:

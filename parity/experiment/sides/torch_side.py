@@ -29,6 +29,7 @@ class TorchSide:
         that one's by rounding only.
       moved_statistics: how the reference moves each moving statistic beside the port, as of `moved_statistics`, where
         momenta are rounded.
+      lenient: whether a parameter that the port's loss does not reach is let pass, which ends its second step else.
     """
 
     def __init__(
@@ -40,7 +41,9 @@ class TorchSide:
         round_hyper_parameters: bool = False,
         rates: Mapping[int, float] | None = None,
         moved_statistics: Mapping[str, tuple[float, float]] | None = None,
+        lenient: bool = False,
     ) -> None:
+        self._lenient = lenient
         self._case, self._sides, self._side, self._out, self._tick = case, sides, sides.torch, out, tick
         self._round = round_hyper_parameters
         self._moved_statistics = dict(moved_statistics or {})
@@ -88,6 +91,7 @@ class TorchSide:
             "bucket_cap_mb": case.torch.bucket_cap_mb,
             "seed": case.seed,
             "trains_in": case.precision,
+            "lenient": self._lenient,
         }
         self._prepared[key] = self._side.ask(
             "prepare",
@@ -121,7 +125,7 @@ class TorchSide:
         return role
 
     def _told_as(self, other: "TorchSide") -> None:
-        self._decaying, self._taken = other._decaying, other._taken
+        self._decaying, self._taken, self._lenient = other._decaying, other._taken, other._lenient
 
     def forget(self) -> None:
         """Has everything be prepared anew: the side keeps what belongs to the last case only."""

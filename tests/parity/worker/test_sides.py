@@ -168,6 +168,29 @@ def test_a_side_whose_answer_was_given_up_stays_lost(side):
         slow.ask("prepare").result(60)
 
 
+def test_an_answer_that_was_given_up_is_waited_for_and_dropped_where_all_begins_anew(side):
+    error = {"type": "E", "message": "no such layer", "traceback": "", "plain": True}
+    slow = side(
+        ANSWER + "    time.sleep(2 * (message['request'] == 'run'))\n    print(json.dumps({'progress': [1, 2]}))\n"
+        "    print(json.dumps({'result': message['request']}))"
+    )
+    broken = side(ANSWER + f"    print(json.dumps({{'error': {error!r}}}))", name="torch")
+    fail_together(slow, broken)
+    waiting = slow.ask("run")
+    time.sleep(0.2)
+    for answer in (broken.ask("run"), waiting):
+        with pytest.raises(SideFailed, match="torch side: no such layer"):
+            answer.result(60)
+    for each in (slow, broken):
+        each.catch_up()
+    assert slow.ask("prepare").result(60) == "prepare", "and not the answer to what was asked before"
+    gone = side("import sys; sys.exit(3)")
+    with pytest.raises(SideFailed):
+        gone.ask("run").result(60)
+    gone.catch_up()
+    assert gone.lost
+
+
 @pytest.mark.parametrize(
     ("program", "how"),
     [

@@ -1,0 +1,56 @@
+"""A port that DistributedDataParallel ends in its second step, for a parameter that its loss does not reach."""
+
+import pytest
+from support.tiny_case import TORCH, write_texts
+
+from parity.case import load_case
+from parity.experiment import open_sides, run_case
+from parity.worker.failures import SideFailed
+from parity.worker.process import fail_together
+
+TF = """
+import tensorflow.compat.v1 as tf
+
+
+def tower(x, y):
+    h = tf.tanh(tf.layers.dense(x, 3, name="first"))
+    return tf.reduce_mean(tf.square(tf.layers.dense(h, 2, name="second") - y))
+"""
+PORT = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.second(torch.tanh(self.first(x)))
+
+
+def loss(model, x, y):
+    return (model(x) - y).square().mean()
+"""
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_is_wrong_with_it_is_found_all_the_same(tmp_path, together):
+    write_texts(tmp_path, tf=TF, torch=PORT.replace("torch.tanh(self.first(x))", "torch.tanh(x)"))
+    with open_sides(None) as sides:
+        if together:  # as `parity run` has it: the other side is left in the middle of an answer
+            fail_together(*sides.started)
+        result = run_case(load_case(tmp_path / "case.toml"), sides, ["function"])
+    assert result.verdict == "different"
+    assert result.first_difference.name == "first" and "in the layer first" in result.first_difference.where
+    assert result.notes[-1].startswith("DistributedDataParallel ends this port in its second step")
+
+
+def test_where_nothing_else_is_wrong_it_is_said_as_it_is_and_so_it_is_with_a_folder_of_traces(tf2_sides, tmp_path):
+    unused = TORCH.replace("self.dense = nn.Linear(3, 2)", "self.dense, self.bias = nn.Linear(3, 2), nn.Linear(1, 1)")
+    case = load_case(write_texts(tmp_path, torch=unused))
+    for out in (None, tmp_path / "out"):
+        with pytest.raises(SideFailed, match="Expected to have finished reduction"):
+            run_case(case, tf2_sides, ["function"], out)
+        tf2_sides.catch_up()
