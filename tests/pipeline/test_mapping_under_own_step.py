@@ -1,9 +1,14 @@
 """A step of the port's own may show no gradient; what they are to decide of the mapping a step of ours shows."""
 
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
 from support.tiny_case import CASE, write_texts
 
 from parity.case import load_case
 from parity.experiment import run_case
+from parity.experiment.mapping import by_numbers
 
 DATA = """
 import numpy as np
@@ -68,3 +73,32 @@ def test_a_flattened_map_is_laid_out_by_gradients_that_the_ports_step_does_not_s
     result = run_case(load_case(tmp_path / "case.toml"), tf2_sides, ["function"])
     assert result.verdict == "same", result.levels["function"].first_difference
     assert ("dense/kernel", "dense.weight", "transpose") in [pair[:3] for pair in result.pairs]
+    assert not [note for note in result.notes if "no numbers agree" in note]
+
+
+def step_of(**tensors):
+    """What a run of one step left."""
+    made = {name.replace("_", "/"): value for name, value in tensors.items()}
+    file = SimpleNamespace(
+        keys=lambda quantity: [name for name in made if name.startswith(quantity)], names=made.keys, read=made.get
+    )
+    return SimpleNamespace(step=lambda number: file)
+
+
+@pytest.mark.parametrize(
+    ("shown", "moved"),
+    [({"grad_w": 1.0, "stat_m": 2.0}, {"w": 1.0, "m": 2.0}), ({"stat_m": 2.0}, {"w": 3.0}), ({}, {"w": 3.0})],
+)
+def test_a_step_of_ours_is_made_only_where_the_ports_shows_no_gradient(tmp_path, shown, moved):
+    candidate = SimpleNamespace(
+        run=lambda asked: SimpleNamespace(result=lambda: step_of(**shown)),
+        run_without_step=lambda asked: step_of(grad_w=3.0),
+    )
+    ready = SimpleNamespace(
+        candidate=candidate,
+        joined=lambda mapping: SimpleNamespace(write_all=lambda state: state),
+        out=tmp_path,
+        feeds=SimpleNamespace(torch=tmp_path),
+    )
+    draft = SimpleNamespace(mapping=lambda: None)
+    assert by_numbers._moved_by_candidate(draft, ready, {"var/w": np.zeros(2)}) == moved
