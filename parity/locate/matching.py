@@ -86,14 +86,9 @@ class _Output:
 
     @cached_property
     def largest(self) -> float:
-        """The largest number, or the least, by size: an infinite one where there is one."""
-        return float(max(self.values[-1], self.values[0], key=abs))
-
-    def has(self, number: float, tolerance: float) -> bool:
-        """Whether it holds a number."""
-        at = int(np.searchsorted(self.values, number))
-        near = self.values[max(at - 1, 0) : at + 1]
-        return bool((near == number).any() or (np.abs(near - number) <= tolerance * abs(number)).any())
+        """The size of the largest number that is finite; NaN without any."""
+        sizes = np.abs(self._value[np.isfinite(self._value)])
+        return float(sizes.max()) if sizes.size else float("nan")
 
     def may_be(self, other: "_Output", tolerance: float) -> bool:
         """Whether their sums allow that they hold the same numbers; those within the tolerance always may."""
@@ -148,7 +143,8 @@ def _reach_by_parts(
         for size, among in parts.items():
             count, rest = divmod(whole.size, size)
             # Most are not even asked how they could be cut: one of the parts would have to hold the largest number.
-            may_be = not rest and 1 < count <= MOST_PARTS and any(each.has(whole.largest, tolerance) for each in among)
+            largest = whole.largest if not rest and 1 < count <= MOST_PARTS else float("nan")
+            may_be = any(abs(each.largest - largest) <= tolerance * largest for each in among)
             found = (
                 next((held for way in whole.cut(count) if (held := _held(way, among, tolerance))), []) if may_be else []
             )
