@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.locate.matching import MOST_PARTS, Pass, reach
+from parity.locate.matching import MOST_PARTS, Pass, _Output, reach
 from parity.trace import ForwardOp
 
 RANDOM = np.random.default_rng(4)
@@ -70,3 +70,14 @@ def test_of_too_many_parts_none_is_looked_for():
 def test_an_output_that_is_there_whole_is_taken_for_no_part_of_another():
     of_one, of_other = reached([WHOLE, *STEPS], [WHOLE, *STEPS])
     assert of_one == of_other == {number: number for number in range(7)}
+
+
+@pytest.mark.parametrize("turned", [lambda x: x, lambda x: np.moveaxis(x, -1, 1), lambda x: np.moveaxis(x, 1, -1)])
+def test_outputs_in_the_order_of_either_framework_are_the_same_without_being_sorted(monkeypatch, turned):
+    image = RANDOM.normal(size=(2, 5, 7, 3))
+    one, other = _Output(0, image), _Output(1, turned(image).copy())
+    assert one.holds(other, 1e-12) and "values" not in vars(one)
+    off = turned(image).copy()
+    off.flat[-1] += 1e-9
+    assert not one.holds(_Output(1, off), 1e-12)
+    assert one.holds(_Output(1, image.transpose(2, 0, 3, 1)), 1e-12) and "values" in vars(one)
