@@ -278,6 +278,8 @@ def _reshaped(reference: Variable, part: Variable) -> Iterator[str]:
         yield f"reshape({other[0]})"
     elif axes[0] < 2 and axes[1] != axes[0] and math.prod(one) == math.prod(other) == max(other, default=1):
         yield f"reshape({', '.join(map(str, other))})"
+    elif axes == (3, 2) and use.startswith("Embedding") and (one[0], one[1] * one[2]) == other:
+        yield f"reshape({other[0]}, {other[1]})"  # a table of matrices, each as one row
     elif axes == (3, 2) and use in ("Linear", "NonDynamicallyQuantizableLinear"):
         for rows_, columns in dict.fromkeys(((one[0], one[1] * one[2]), (one[0] * one[1], one[2]))):
             if (columns, rows_) == other:

@@ -67,6 +67,13 @@ HINTS = (
     ),
     Hint(
         "torch",
+        r"'DistributedDataParallel' object has no attribute",
+        "",
+        "The loss gets the model as DistributedDataParallel wraps it, which shares gradients of what forward() computes: "
+        "call model(...), and have forward() return what the loss needs",
+    ),
+    Hint(
+        "torch",
         r"(same dtype|scalar type|dtype).*([Ff]loat|[Dd]ouble).*([Ff]loat|[Dd]ouble)",
         "",
         "The port computes in float64 here: take the dtype from an input, or leave float() out",

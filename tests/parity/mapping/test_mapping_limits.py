@@ -155,6 +155,8 @@ def test_values_that_no_option_exchanges_stay_and_those_that_one_does_become_the
         ((3, 4, 5), "Einsum", (12, 5), "Linear", ["reshape(12, 5)"]),
         ((3, 4, 5), "Einsum", (3, 20), "Linear", ["reshape(3, 20)"]),
         ((3, 4, 5), "MatMul", (3, 20), "Linear", []),
+        ((3, 4, 5), "GatherV2", (3, 20), "Embedding", ["reshape(3, 20)"]),
+        ((3, 4, 5), "GatherV2", (12, 5), "Embedding", []),
         ((4, 3), "Mul", (12,), "", ["reshape(12)"]),
         ((2, 2, 1, 3), "Conv2D", (12,), "BatchNorm2d", []),  # a kernel is no bias
     ],

@@ -49,6 +49,13 @@ IN_A_TOWER = 'File "/x/tf_towers/graph/tower.py", line 9, in build_replicas'
         ),
         (
             "torch",
+            "AttributeError: 'DistributedDataParallel' object has no attribute 'G'",
+            "",
+            "The loss gets the model as DistributedDataParallel wraps it, which shares gradients of what forward() "
+            "computes: call model(...), and have forward() return what the loss needs.",
+        ),
+        (
+            "torch",
             "RuntimeError: expected m1 and m2 to have the same dtype, but got: float != double",
             "",
             "The port computes in float64 here: take the dtype from an input, or leave float() out.",
