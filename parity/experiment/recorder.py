@@ -54,7 +54,7 @@ class Recorder:
         None keeps them whatever they take.
       keep: whether a recording step by step leaves the reference's float32 run.
       quick: whether only what level 1 needs in lockstep is run: no free runs, and nothing twice.
-      lenient: as of `TorchSide`.
+      allowing: as of `TorchSide`.
 
     Attributes:
       states: the states before each step, once it has recorded.
@@ -73,7 +73,7 @@ class Recorder:
         budget: Budget | None = None,
         keep: bool = False,
         quick: bool = False,
-        lenient: bool = False,
+        allowing: str = "",
     ) -> None:
         self._case = case
         self._sides = sides
@@ -81,7 +81,7 @@ class Recorder:
         self._spread = spread
         self._tick = tick
         self._reference: ReferenceSide = reference or TensorFlowSide(as_declared(case), sides, out / "tf", tick)
-        self._candidate = TorchSide(case, sides, out / "torch", tick, lenient=lenient)
+        self._candidate = TorchSide(case, sides, out / "torch", tick, allowing=allowing)
         self._budget, self._keep, self._quick = budget, keep, quick
         self._stepwise: Stepwise | None = None
         self._has_states = False

@@ -34,11 +34,21 @@ from parity.worker.reaper import temporary_folder
 LEVELS = ("function", "float32", "trajectory", "mixed")
 DOUBLE = 'the case trains in float64, which level 1 has decided: precision = "float64"'
 QUICK = "lockstep alone (--quick): no free run was made, and nothing was run twice"
-# What torch's DistributedDataParallel ends a port with, in its second step, of which a parameter has no gradient.
-STOPPED = "Expected to have finished reduction"
-ENDS_BY_ITSELF = (
-    "DistributedDataParallel ends this port in its second step, for its loss does not reach all of its parameters: what is "
-    "wrong was looked for with find_unused_parameters=True"
+# What torch's DistributedDataParallel ends a port with, what is let pass then, and what is said of it. The first is a port
+# of which a parameter has no gradient, in its second step: no right port. The second calls parts of its model in its loss.
+ENDED = (
+    (
+        "Expected to have finished reduction",
+        "unused",
+        "DistributedDataParallel ends this port in its second step, for its loss does not reach all of its parameters: what "
+        "is wrong was looked for with find_unused_parameters=True",
+    ),
+    (
+        "'DistributedDataParallel' object has no attribute",
+        "parts",
+        "the loss calls parts of the model by themselves, which DistributedDataParallel has not: it was called with the "
+        "model as if it were not wrapped, and all gradients were combined by hand. Wrap each part by itself, or do that too",
+    ),
 )
 IN_ONE_PASS = frozenset(["function", "float32"])  # levels that a recording step by step decides
 IN_LOCKSTEP = frozenset(
@@ -128,21 +138,23 @@ def run_case(
       BudgetError: not even a step fits into a strict budget.
     """
 
-    def decided(lenient: bool) -> Result:
+    def decided(allowing: str) -> Result:
         settings = tick, golden, in_detail, reproduce, blessing, budget, quick
-        return _run_case(case, sides, levels, out, *settings, lenient=lenient)
+        return _run_case(case, sides, levels, out, *settings, allowing=allowing)
 
     try:
-        return decided(lenient=False)
+        return decided("")
     except SideFailed as error:
+        found = next((each for each in ENDED if each[0] in str(error)), None)
         # Where a folder keeps the traces, it has those of the port as it ended.
-        if STOPPED not in str(error) or out is not None:
+        if found is None or out is not None:
             raise
+        _, allowing, note = found
         sides.catch_up()
-        result = decided(lenient=True)
-        if result.verdict != "different":
+        result = decided(allowing)
+        if allowing == "unused" and result.verdict != "different":
             raise  # nothing else is wrong with it
-        result.notes.append(ENDS_BY_ITSELF)
+        result.notes.append(note)
         return result
 
 
@@ -158,13 +170,13 @@ def _run_case(
     blessing: bool,
     budget: Budget | None,
     quick: bool,
-    lenient: bool,
+    allowing: str,
 ) -> Result:
     with _folder_of_traces(out, sides) as folder:
         alone = set(levels) <= IN_ONE_PASS and not blessing and not case.expect
         reference = GoldenSide(golden, case) if golden else None
         # Draws under perturbation, 16 of the runs, are level 2's alone.
-        asked = "float32" in levels, tick, reference, budget if alone else None, out is not None, quick, lenient
+        asked = "float32" in levels, tick, reference, budget if alone else None, out is not None, quick, allowing
         run = _prepare(case, levels, golden, Recorder(case, sides, folder, *asked), sides, folder, tick)
         fit = run.recorder.fit
         if fit.steps < case.steps:

@@ -1,4 +1,4 @@
-"""A port that DistributedDataParallel ends in its second step, for a parameter that its loss does not reach."""
+"""Ports that DistributedDataParallel ends: for a parameter that no loss reaches, or a part that a loss calls by itself."""
 
 import pytest
 from support.tiny_case import TORCH, write_texts
@@ -54,3 +54,23 @@ def test_where_nothing_else_is_wrong_it_is_said_as_it_is_and_so_it_is_with_a_fol
         with pytest.raises(SideFailed, match="Expected to have finished reduction"):
             run_case(case, tf2_sides, ["function"], out)
         tf2_sides.catch_up()
+
+
+@pytest.mark.parametrize(
+    ("tanh", "verdict"),
+    [("torch.tanh", "same"), ("torch.sigmoid", "different"), ("torch.no_grad()(torch.tanh)", "different")],
+)
+def test_parts_of_a_model_that_a_loss_calls_by_themselves_are_combined_by_hand(tf2_sides, tmp_path, tanh, verdict):
+    called = PORT.replace("model(x)", f"model.second({tanh}(model.first(x)))")
+    write_texts(tmp_path, tf=TF, torch=called)
+    result = run_case(load_case(tmp_path / "case.toml"), tf2_sides, ["function"])
+    assert result.verdict == verdict, result.first_difference
+    assert result.notes[-1].startswith("the loss calls parts of the model by themselves")
+    assert result.candidate["combination"] == "tool"
+
+
+def test_what_neither_wrapper_nor_model_has_is_an_error_as_before(tf2_sides, tmp_path):
+    write_texts(tmp_path, tf=TF, torch=PORT.replace("model(x)", "model.third(x)"))
+    with pytest.raises(SideFailed, match="object has no attribute 'third'"):
+        run_case(load_case(tmp_path / "case.toml"), tf2_sides, ["function"])
+    tf2_sides.catch_up()

@@ -14,7 +14,7 @@ from torch_ddp.reduction import accumulate
 from torch_ddp.shard import Shard, shard
 from torch_ddp.step.activation_patching import with_given_outputs
 from torch_ddp.step.combine import Combining, combine_by_hand, over_micro_batches
-from torch_ddp.step.gradient_exchange import Sharing
+from torch_ddp.step.gradient_exchange import OpenWrapper, Sharing
 from torch_ddp.step.gradients import GradientReduction
 from torch_ddp.step.optimizer import Part as OptimizerPart
 from torch_ddp.step.update import Update
@@ -82,8 +82,8 @@ class Backward:
     ) -> None:
         self._own_losses = {name: part.loss for part in parts if part.loss is not None for name in part.names}
         # DDP waits for a gradient of every parameter. Where ranks may lack some, or rows of sparse ones are kept
-        # apart, they are combined by hand.
-        kept = combining.missing != "refuse" or _has_sparse_gradients(model.module)
+        # apart, or a loss goes round it, they are combined by hand.
+        kept = combining.missing != "refuse" or _has_sparse_gradients(model.module) or isinstance(model, OpenWrapper)
         self.by_hand = not own_wrapper and (update.clips_ranks or kept or bool(self._own_losses))
         self.own_wrapper = own_wrapper
         self._model = model

@@ -12,6 +12,20 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 
+class OpenWrapper(DistributedDataParallel):
+    """A wrapper whose model's own attributes are read as if it were the model: a loss may call a part of it by itself.
+
+    DDP itself has none of them, and shares nothing of what is not computed by its forward.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns an attribute of the wrapper, or of the model that it wraps."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("module"), name)
+
+
 class Sharing:
     """Knows which gradients DDP would share, without having it share them.
 
@@ -30,6 +44,8 @@ class Sharing:
         trained = (name for name, parameter in model.module.named_parameters() if parameter.requires_grad)
         self._names = [name for name in trained if name not in ignored]
         self.armed = False
+        # Nothing says how the parts of a model are to be wrapped that a loss calls by themselves: all are shared.
+        self._is_open = isinstance(model, OpenWrapper)
         self._disarms = False
         self._asked = True
         model.register_forward_pre_hook(self._before)
@@ -48,7 +64,7 @@ class Sharing:
     def names(self) -> list[str]:
         """Returns the parameters that all ranks would share since `armed` was last set to False; a collective."""
         every: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(every, self._names if self.armed else [])
+        dist.all_gather_object(every, self._names if self.armed or self._is_open else [])
         # What one rank would not share, no rank can: DDP would hang, and the tool leaves it alone.
         agreed: set[str] = set.intersection(*map(set, every))
         return [name for name in self._names if name in agreed]

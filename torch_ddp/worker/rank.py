@@ -37,7 +37,7 @@ from torch_ddp.step.backward import Backward
 from torch_ddp.step.combine import Combining
 from torch_ddp.step.forward_watch import ForwardWatch
 from torch_ddp.step.gradient_cuts import GradientCuts
-from torch_ddp.step.gradient_exchange import GradientObserver, cast_before_wrapping
+from torch_ddp.step.gradient_exchange import GradientObserver, OpenWrapper, cast_before_wrapping
 from torch_ddp.step.lazy_state import make_lazy_state
 from torch_ddp.step.mixed_precision import Mixed
 from torch_ddp.step.one_step import ObservedGradients, ToolStep
@@ -344,11 +344,12 @@ class RankServer:
             set_rate = PortRates(schedule, optimizer, rates)
         update = Update(trained, optimizer, described, set_rate)
         combining = Combining(case["combine"], **case.get("combining", {}))
-        # A replay goes on where a parameter is reached by no loss, which is a difference to be found; so does a case, once it
-        # is known that it would not.
+        # A replay goes on where a parameter is reached by no loss, which is a difference to be found; so does a case, once
+        # it is known that it would not.
         asked = bool(case.get("lenient"))
         lenient = (bool(case.get("replayed")) or asked) and not own_step
-        wrapped = wrapper or DistributedDataParallel(
+        wrap = OpenWrapper if case.get("reaches_in") else DistributedDataParallel
+        wrapped = wrapper or wrap(
             model, bucket_cap_mb=case.get("bucket_cap_mb"), find_unused_parameters=lenient or asked
         )
         port = WrappedPort(wrapped, self._load(case, "loss"), self._rank, combining.uneven)

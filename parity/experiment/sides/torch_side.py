@@ -29,7 +29,8 @@ class TorchSide:
         that one's by rounding only.
       moved_statistics: how the reference moves each moving statistic beside the port, as of `moved_statistics`, where
         momenta are rounded.
-      lenient: whether a parameter that the port's loss does not reach is let pass, which ends its second step else.
+      allowing: what DistributedDataParallel would end: "unused", a parameter that the port's loss does not reach, or
+        "parts", a loss that calls parts of the model by themselves; "" for nothing.
     """
 
     def __init__(
@@ -41,9 +42,9 @@ class TorchSide:
         round_hyper_parameters: bool = False,
         rates: Mapping[int, float] | None = None,
         moved_statistics: Mapping[str, tuple[float, float]] | None = None,
-        lenient: bool = False,
+        allowing: str = "",
     ) -> None:
-        self._lenient = lenient
+        self._allowing = allowing
         self._case, self._sides, self._side, self._out, self._tick = case, sides, sides.torch, out, tick
         self._round = round_hyper_parameters
         self._moved_statistics = dict(moved_statistics or {})
@@ -91,7 +92,8 @@ class TorchSide:
             "bucket_cap_mb": case.torch.bucket_cap_mb,
             "seed": case.seed,
             "trains_in": case.precision,
-            "lenient": self._lenient,
+            "lenient": self._allowing == "unused",
+            "reaches_in": self._allowing == "parts",
         }
         self._prepared[key] = self._side.ask(
             "prepare",
@@ -125,7 +127,7 @@ class TorchSide:
         return role
 
     def _told_as(self, other: "TorchSide") -> None:
-        self._decaying, self._taken, self._lenient = other._decaying, other._taken, other._lenient
+        self._decaying, self._taken, self._allowing = other._decaying, other._taken, other._allowing
 
     def forget(self) -> None:
         """Has everything be prepared anew: the side keeps what belongs to the last case only."""
