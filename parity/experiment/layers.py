@@ -113,7 +113,7 @@ def locate_first(
         places = (locate(one, other, mapping, shapes, each) for each in tolerances)
         place = next((each for each in places if each is not None), None)
         found = (place, (one, other), kept[0].step) if place else found
-        if place and (place.layer or not _end_alike(one, other)):
+        if place and (place.layer or not _end_the_same(one, other)):
             break
     if found is None:
         return None
@@ -127,7 +127,7 @@ def locate_first(
     return Located(first if stays else _at(first, tower, place, step), place, (one, other))
 
 
-def _end_alike(one: Pass, other: Pass) -> bool:
+def _end_the_same(one: Pass, other: Pass) -> bool:
     """Whether two passes end in the same numbers: then what is wrong elsewhere does not lead there."""
     ends = [passed.value(losses_of(passed.ops)[-1]) for passed in (one, other)]
     if ends[0] is None or ends[1] is None:

@@ -21,8 +21,8 @@ FINER = 10.0
 HUGE = 1e3
 FILLED = 0.01
 DWARFED = 0.1
-FIRST = 64  # numbers that are compared before all are
-MOST_PARTS = 64  # places of an axis, that one side may make one by one
+FIRST_COMPARED = 64  # numbers that are compared before all are
+MOST_MADE_ALONE = 64  # places of an axis, that one side may make one by one
 Value = Callable[[int], Array | None]
 
 
@@ -109,7 +109,7 @@ class _Output:
         one, two = self._value, other._value
         moved = [np.moveaxis(two, 1, -1), np.moveaxis(two, -1, 1)] if two.ndim > 2 else []
         for each in [two, *moved]:
-            if each.shape == one.shape and alike(one.flat[:FIRST], each.flat[:FIRST], tolerance):
+            if each.shape == one.shape and alike(one.flat[:FIRST_COMPARED], each.flat[:FIRST_COMPARED], tolerance):
                 return alike(one.reshape(-1), each.reshape(-1), tolerance)
         return False
 
@@ -155,7 +155,7 @@ def _reach_by_parts(
         for size, among in parts.items():
             count, rest = divmod(whole.size, size)
             # Most are not even asked how they could be cut: one of the parts would have to hold the largest number.
-            largest = whole.largest if not rest and 1 < count <= MOST_PARTS else float("nan")
+            largest = whole.largest if not rest and 1 < count <= MOST_MADE_ALONE else float("nan")
             may_be = any(abs(each.largest - largest) <= tolerance * largest for each in among)
             found = (
                 next((held for way in whole.cut(count) if (held := _held(way, among, tolerance))), []) if may_be else []

@@ -14,7 +14,7 @@ import numpy as np
 
 from parity.diagnose.agreement import LEFT
 from parity.diagnose.catalogue import build_cause
-from parity.diagnose.layers.loss_forms import BY_LABELS, HALF, OTHER_ORDERS, Form, forms
+from parity.diagnose.layers.loss_forms import BY_LABELS, HALF_OF, OTHER_ORDERS, Form, forms
 from parity.judge.result import Cause
 from parity.trace.arrays import Array
 
@@ -187,7 +187,7 @@ def _cause(own: _Rule, rule: _Rule, exact: bool) -> Cause | None:
     reduced_otherwise = own.form.replace(BY_LABELS, "") == rule.form.replace(BY_LABELS, "")
     # A mean for half a sum: the half goes with it, as a loss function of one library has it and that of another has not.
     reduced_otherwise = reduced_otherwise or (
-        "way" in unlike and own.form.replace(HALF, "") == rule.form.replace(HALF, "")
+        "way" in unlike and own.form.replace(HALF_OF, "") == rule.form.replace(HALF_OF, "")
     )
     of_classes = OF_EACH_LABEL in own.over + rule.over and own.over != rule.over
     if "of" in unlike or of_classes or ("form" in unlike and not reduced_otherwise):

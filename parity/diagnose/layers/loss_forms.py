@@ -15,7 +15,7 @@ MARGINS = (0.05, 0.1, 0.2, 0.25, 0.3, 0.5, 1.0, 2.0)
 TARGETS = (0.0, 1.0, 0.9, 0.1, 0.8, 0.2, 0.95, 0.05, 0.7, 0.3)
 MOST_PAIRED = 512
 BY_LABELS = ", over the number of labels,"
-HALF = "half "
+HALF_OF = "half "
 # Of labels, or of the output's rows: flattened time first where the other is flattened example first.
 OTHER_ORDERS = (", transposed", ", against rows transposed")
 MOST_CELLS = 20_000_000  # of the table of a CTC loss
@@ -180,7 +180,7 @@ def _elementwise(of: str, x: Array, y: Array) -> Iterator[Form]:
 def _of_difference(difference: Array) -> Iterator[tuple[str, Array]]:
     size = np.abs(difference)
     yield "the squared difference", difference**2
-    yield f"{HALF}the squared difference", difference**2 / 2
+    yield f"{HALF_OF}the squared difference", difference**2 / 2
     yield "the absolute difference", size
     yield "the logarithm of the hyperbolic cosine", np.logaddexp(difference, -difference) - np.log(2.0)
     for beta in BETAS:
@@ -202,7 +202,7 @@ def _of_targets(name: str, x: Array, crossed: bool) -> Iterator[Form]:
         yield Form(f"the sigmoid cross entropy against {target:g}", name, each, nothing, crossed)
         yield Form(f"minus the sigmoid cross entropy against {target:g}", name, -each, nothing, crossed)
         yield Form(f"the squared difference from {target:g}", name, (x - target) ** 2, nothing)
-        yield Form(f"{HALF}the squared difference from {target:g}", name, (x - target) ** 2 / 2, nothing)
+        yield Form(f"{HALF_OF}the squared difference from {target:g}", name, (x - target) ** 2 / 2, nothing)
     for margin in MARGINS:
         yield Form(
             f"the hinge loss with a margin of {margin:g}, of minus what it is", name, np.maximum(0, margin - x), nothing
@@ -214,7 +214,7 @@ def _of_targets(name: str, x: Array, crossed: bool) -> Iterator[Form]:
         norms = np.sqrt((x**2).reshape(len(x), -1).sum(axis=1))  # (examples,)
         yield Form("the norm of each example", name, norms, nothing)
         yield Form("the squared norm of each example", name, norms**2, nothing)
-        yield Form(f"{HALF}the squared norm of each example", name, norms**2 / 2, nothing)
+        yield Form(f"{HALF_OF}the squared norm of each example", name, norms**2 / 2, nothing)
         # (norm - 1)^2 is the gradient penalty of a Wasserstein critic; the next is its one-sided form.
         yield Form("the squared distance of each norm from 1", name, (norms - 1) ** 2, nothing)
         yield Form("what each norm is above 1, squared", name, np.maximum(0.0, norms - 1) ** 2, nothing)

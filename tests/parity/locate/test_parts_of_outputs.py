@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.locate.matching import MOST_PARTS, Pass, _Output, reach
+from parity.locate.matching import MOST_MADE_ALONE, Pass, _Output, reach
 from parity.trace import ForwardOp
 
 RANDOM = np.random.default_rng(4)
@@ -62,7 +62,7 @@ def test_what_is_broadcast_is_no_part():
 
 
 def test_of_too_many_parts_none_is_looked_for():
-    long = RANDOM.normal(size=(MOST_PARTS + 1, 2))
+    long = RANDOM.normal(size=(MOST_MADE_ALONE + 1, 2))
     assert reached([long], [*long]) == ({}, {})
     assert reached([long[1:]], [*long[1:]])[0].keys() == {0}
 
