@@ -9,15 +9,18 @@ from torch import nn
 from torch_ddp.worker.precision import computing_in, hold_numbers
 
 
-def test_tensors_without_a_dtype_are_of_the_runs_precision_until_it_ends():
-    with computing_in("float64"):
+@pytest.mark.parametrize("trains_in", ["float32", "float64"])
+def test_tensors_without_a_dtype_are_of_the_runs_precision_until_it_ends(trains_in):
+    with computing_in("float64", trains_in):
         assert torch.tensor(0.1).item() == 0.1 and nn.Linear(2, 2).weight.dtype == torch.zeros(2).dtype == torch.float64
-        with computing_in("float32"):
+        # What is named float32 is that precision only where both sides train in it.
+        assert torch.zeros(2).float().dtype == (torch.float64 if trains_in == "float32" else torch.float32)
+        with computing_in("float32", trains_in):
             assert torch.tensor(0.1).item() != 0.1
         assert torch.get_default_dtype() == torch.float64
-    with pytest.raises(ZeroDivisionError), computing_in("float64"):
+    with pytest.raises(ZeroDivisionError), computing_in("float64", trains_in):
         1 / 0  # noqa: B018
-    assert torch.get_default_dtype() == torch.float32
+    assert torch.get_default_dtype() == torch.float32 and torch.zeros(2).float().dtype == torch.float32
 
 
 class WithTable(nn.Module):

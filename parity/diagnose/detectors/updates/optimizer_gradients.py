@@ -177,7 +177,7 @@ def _clipped_by_norm(inputs: list[Input], changed: list[Input]) -> Cause | None:
     # Two lengths are not equal by chance; of one variable alone all that is left has to be as it was.
     if left and (min(left) < (1 - CLOSE_DERIVED) * whole or max(shorter) > (1 - CLOSE_DERIVED) * whole):
         return None
-    if len(shorter) < 2 and abs(whole - 1) > CLOSE_DERIVED:
+    if len(shorter) < 2 and (abs(whole - 1) > CLOSE_DERIVED or max(shorter) >= 1):
         return None
     own = "" if abs(whole - 1) <= CLOSE_DERIVED else f"; the reference's with {1 / whole:.9g} times all of them"
     return build_cause(
