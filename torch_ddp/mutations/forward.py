@@ -22,22 +22,22 @@ from torch_ddp.mutations.registry import (
 @mutation("net", "rectifier activation_function", "act loss", needs="relu", sized=True)
 def leaky_rectifier(port: Port, size: float) -> Port:
     # torch's own default slope at size 1.
-    return with_function(port, "relu", lambda plain, x: F.leaky_relu(x, 0.01 * size))
+    return with_function(port, "relu", lambda plain, x, inplace=False: F.leaky_relu(x, 0.01 * size))
 
 
 @mutation("net", "rectifier activation_function", "act loss", needs="relu")
 def the_rectifier_is_missing(port: Port, size: float) -> Port:
-    return with_function(port, "relu", lambda plain, x: x)
+    return with_function(port, "relu", lambda plain, x, inplace=False: x)
 
 
 @mutation("net", "dropout_active", "act loss", needs="relu")
 def dropout_nobody_asked_for(port: Port, size: float) -> Port:
-    return with_function(port, "relu", lambda plain, x: F.dropout(plain(x), 0.25))
+    return with_function(port, "relu", lambda plain, x, inplace=False: F.dropout(plain(x), 0.25))
 
 
 @mutation("net", "activation_function", "act loss", needs="relu")
 def smooth_rectifier(port: Port, size: float) -> Port:
-    return with_function(port, "relu", lambda plain, x: F.gelu(x))
+    return with_function(port, "relu", lambda plain, x, inplace=False: F.gelu(x))
 
 
 @mutation("net", "border", "act loss", needs="padded_conv")
