@@ -96,27 +96,17 @@ def _constants(pair: Pair, candidate: Values) -> list[Written]:
     parts = zip(
         pair.candidate, *(pair.transform.forward(fill(pair.shape)) for fill in (np.zeros, np.ones)), strict=True
     )
-    found = []
-    for name, one, other in parts:
-        if trace_name("var", name) in candidate and np.array_equal(one, other):
-            expected = np.asarray(one, np.float64)
-            own = np.array(candidate[trace_name("var", name)]).reshape(expected.shape)
-            what = f"constant of {pair.transform}"
-            if not np.array_equal(own, expected) and _is_in_sum(pair, expected, candidate):
-                what, own = f"{what}, which the port starts the part that trains with", expected
-            found.append(Written(trace_name("var", pair.reference), (name,), what, expected, own))
-    return found
-
-
-def _is_in_sum(pair: Pair, constant: Array, candidate: Values) -> bool:
-    """Whether all parts of a sum, as the port starts them, are together the constant of it.
-
-    What trains starts at zeros in the reference: a forget bias of 1 in the half that trains is the one of the graph.
-    """
-    own = [candidate[key] for name in pair.candidate if (key := trace_name("var", name)) in candidate]
-    if not pair.transform.is_sum or len(own) < len(pair.candidate):
-        return False
-    return np.array_equal(np.sum([np.array(value).reshape(constant.shape) for value in own], axis=0), constant)
+    return [
+        Written(
+            trace_name("var", pair.reference),
+            (name,),
+            f"constant of {pair.transform}",
+            np.asarray(one, np.float64),
+            np.array(candidate[trace_name("var", name)]).reshape(one.shape),
+        )
+        for name, one, other in parts
+        if trace_name("var", name) in candidate and np.array_equal(one, other)
+    ]
 
 
 def judge_own_values(written: Iterable[Written]) -> list[Check]:

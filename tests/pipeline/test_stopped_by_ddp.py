@@ -1,7 +1,7 @@
 """Ports that DistributedDataParallel ends: for a parameter that no loss reaches, or a part that a loss calls by itself."""
 
 import pytest
-from support.tiny_case import TORCH, write_texts
+from support.tiny_case import CASE, TORCH, write_texts
 
 from parity.case import load_case
 from parity.experiment import open_sides, run_case
@@ -72,5 +72,13 @@ def test_parts_of_a_model_that_a_loss_calls_by_themselves_are_combined_by_hand(t
 def test_what_neither_wrapper_nor_model_has_is_an_error_as_before(tf2_sides, tmp_path):
     write_texts(tmp_path, tf=TF, torch=PORT.replace("model(x)", "model.third(x)"))
     with pytest.raises(SideFailed, match="object has no attribute 'third'"):
+        run_case(load_case(tmp_path / "case.toml"), tf2_sides, ["function"])
+    tf2_sides.catch_up()
+
+
+def test_a_step_of_the_ports_own_has_to_do_with_the_wrapper(tf2_sides, tmp_path):
+    step = "\n\ndef step(model, optimizer, scheduler, x, y):\n    model.first(x).sum().backward()\n"
+    write_texts(tmp_path, CASE.replace("[torch]", '[torch]\nstep = "model_torch:step"'), tf=TF, torch=PORT + step)
+    with pytest.raises(SideFailed, match="'DistributedDataParallel' object has no attribute 'first'"):
         run_case(load_case(tmp_path / "case.toml"), tf2_sides, ["function"])
     tf2_sides.catch_up()

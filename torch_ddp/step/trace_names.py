@@ -70,16 +70,10 @@ def told_values(model: nn.Module, own: Mapping[str, np.ndarray]) -> dict[str, li
     """Returns the elements of a model's small buffers and frozen parameters, which are told one by one.
 
     Args:
-      model: what trains of it is left out, for that starts where the reference's does; but for a bias beside a frozen one,
-        of which one may hold what is a constant of the graph.
+      model: what trains of it is left out, for that starts where the reference's does.
       own: as of `own_values`.
     """
     trained = {trace_name("var", name) for name, value in model.named_parameters() if value.requires_grad}
-    for module in model.modules():
-        held = list(module.parameters(recurse=False))
-        if not all(value.requires_grad for value in held):
-            biases = {id(value) for value in held if value.ndim == 1}
-            trained -= {trace_name("var", name) for name, value in model.named_parameters() if id(value) in biases}
     return {
         name: value.reshape(-1).tolist()
         for name, value in own.items()

@@ -58,25 +58,6 @@ def test_a_constant_of_a_transform_is_judged_where_the_port_freezes_it(own, verd
     assert verdicts(BIAS, {}, {"var/bias_hh": own}) == [("fresh", "var/bias", verdict)]
 
 
-TWO_FORGET = [2 * each for each in ONE_FORGETS]
-
-
-@pytest.mark.parametrize(
-    ("trained", "frozen", "verdict"),
-    [
-        (ONE_FORGETS, [0.0] * 8, "same"),
-        (TWO_FORGET, [0.0] * 8, "different"),
-        ([0.0] * 8, [0.0] * 8, "different"),
-        ([0.1] * 8, ONE_FORGETS, "same"),  # what trains starts where the reference's does
-    ],
-)
-def test_a_constant_may_be_in_the_part_that_trains(trained, frozen, verdict):
-    told = {"var/bias_ih": trained, "var/bias_hh": frozen}
-    assert verdicts(BIAS, {}, told) == [("fresh", "var/bias", verdict)]
-    [note] = written_notes(written_into(BIAS, Join(BIAS, {}, []), {}, told), [])
-    assert (", which the port starts the part that trains with" in note) == (trained is ONE_FORGETS)
-
-
 def test_what_trains_has_no_value_of_its_own():
     assert verdicts(BIAS, {}, {}) == []
     assert verdicts(BIAS, {}, {"var/bias_ih": [1.0] * 8}) == []
