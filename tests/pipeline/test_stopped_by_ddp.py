@@ -76,6 +76,17 @@ def test_what_neither_wrapper_nor_model_has_is_an_error_as_before(tf2_sides, tmp
     tf2_sides.catch_up()
 
 
+@pytest.mark.parametrize(("kept", "verdict"), [("torch.enable_grad()", "same"), ("model.no_sync()", "different")])
+def test_a_loss_that_calls_the_whole_and_reads_a_part_shares_what_the_wrapper_would(tf2_sides, tmp_path, kept, verdict):
+    read = PORT.replace(
+        "    return (model(x)",
+        f"    with {kept}:\n        made = model(x) + 0 * model.first.bias.sum()\n    return (made",
+    )
+    write_texts(tmp_path, tf=TF, torch=read)
+    result = run_case(load_case(tmp_path / "case.toml"), tf2_sides, ["function"])
+    assert result.verdict == verdict, result.first_difference
+
+
 def test_a_step_of_the_ports_own_has_to_do_with_the_wrapper(tf2_sides, tmp_path):
     step = "\n\ndef step(model, optimizer, scheduler, x, y):\n    model.first(x).sum().backward()\n"
     write_texts(tmp_path, CASE.replace("[torch]", '[torch]\nstep = "model_torch:step"'), tf=TF, torch=PORT + step)

@@ -138,7 +138,7 @@ class Backward:
 
     def _alone(self, pieces: Iterable[dict[str, Tensor]]) -> Iterable[dict[str, Tensor]]:
         assert self._sharing is not None
-        self._sharing.armed = False
+        self._sharing.armed = self._sharing.called = False
         for piece in pieces:
             # Emptied before each micro-batch: by hand every one is kept by itself, and they are reduced in
             # `_combine`.

@@ -37,14 +37,16 @@ class Sharing:
 
     Attributes:
       armed: whether a forward pass since the last `disarmed` began would have had the backward pass share.
+      called: whether there was any.
     """
 
     def __init__(self, model: DistributedDataParallel) -> None:
         ignored = set(getattr(model, "parameters_to_ignore", ()))
         trained = (name for name, parameter in model.module.named_parameters() if parameter.requires_grad)
         self._names = [name for name in trained if name not in ignored]
-        self.armed = False
-        # Nothing says how the parts of a model are to be wrapped that a loss calls by themselves: all are shared.
+        self.armed = self.called = False
+        # Nothing says how the parts of a model are to be wrapped that a loss calls by themselves: all are shared, but where
+        # the loss calls the whole, which says whether it would be.
         self._is_open = isinstance(model, OpenWrapper)
         self._disarms = False
         self._asked = True
@@ -64,14 +66,14 @@ class Sharing:
     def names(self) -> list[str]:
         """Returns the parameters that all ranks would share since `armed` was last set to False; a collective."""
         every: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(every, self._names if self.armed or self._is_open else [])
+        dist.all_gather_object(every, self._names if self.armed or (self._is_open and not self.called) else [])
         # What one rank would not share, no rank can: DDP would hang, and the tool leaves it alone.
         agreed: set[str] = set.intersection(*map(set, every))
         return [name for name in self._names if name in agreed]
 
     def _before(self, model: DistributedDataParallel, inputs: Any) -> None:
         # In a hook before forward: no_sync has set the flag by now, and DDP reads it in its forward, after this.
-        self._asked = model.require_backward_grad_sync
+        self._asked, self.called = model.require_backward_grad_sync, True
         self.armed = self.armed or (torch.is_grad_enabled() and self._asked)
         if self._disarms:
             model.require_backward_grad_sync = False
