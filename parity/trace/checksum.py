@@ -7,33 +7,34 @@ import re
 import threading
 import zlib
 from collections import OrderedDict
-from concurrent.futures import Future, ThreadPoolExecutor
 from io import BufferedReader
-from typing import Callable, Dict, List, Optional, Sequence, Tuple, Union
+from queue import SimpleQueue
+from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from parity.trace.arrays import Array
 from parity.trace.errors import DamagedError
 
-Buffer = Union[bytes, memoryview]
+Buffer = Union[bytes, bytearray, memoryview]
 Identity = Tuple[str, int, int, int]
 
-# The checksum of a file: its bytes with the eight digits of the checksum as "00000000", filled up with zeros to whole
-# rows of 509 words of 8 bytes, the rows combined by exclusive or, and of that one row the CRC-32.
+# The checksum of a file: the CRC-32 of its first `ROW` bytes, with the eight digits of the checksum as "00000000", and of
+# the sum of each further row, of 64-bit words modulo 2^64, the last row filled up with zeros.
 #
-# A flipped bit is one flipped bit of the row, and CRC-32 sees any error of up to 32 neighbouring bits: no single flip
-# goes unseen. CRC-32 of all bytes would read 4 GB/s, where two traces are judged at 8; combining rows reads 18 (numpy
-# 2.4, one core). An odd number of words, so that pages of a disk, 512 words, that changed places move within a row.
-WORDS_OF_A_ROW = 509
+# A flipped bit changes one sum by a power of 2, which flips neighbouring bits of it, at most 64: those are no multiple of
+# the polynomial of CRC-32, whose order is 2^32 - 1, so that no single flip goes unseen. CRC-32 of all bytes would read
+# 4 GB/s, where two traces are judged at 8; sums of rows read 70 (numpy 2.4, one core), the exclusive or of all rows 40.
+# Longer rows are summed no faster; of shorter ones, two pages of a disk that changed places would show more often.
+WORDS_OF_A_ROW = 4096
 ROW = 8 * WORDS_OF_A_ROW
-ROWS_AT_ONCE = 64  # 260 kB: they stay in the cache between being copied and being combined
-# Bytes of a file that are mapped and combined at once: whole rows and whole pages. Few and long steps without the
+HELD_AT_ONCE = 8 * ROW  # bytes of small buffers that are summed at once
+# Bytes of a file that are mapped and summed at once: whole rows and whole pages. Few and long steps without the
 # interpreter's lock: in steps of 260 kB, whoever judges meanwhile and the thread that checks wait for each other's locks.
-MAPPED_AT_ONCE = mmap.ALLOCATIONGRANULARITY * ROW  # 16 MB with pages of 4 kB
+MAPPED_AT_ONCE = 512 * ROW  # 16 MB; a page of any system divides it
 
 CHECKSUM_KEY = "__checksum__"  # of a JSON object; of a safetensors file in its "__metadata__"
-KIND = "xor-crc32:"
+KIND = "sum-crc32:"
 UNSET_DIGITS = "00000000"
 UNSET = KIND + UNSET_DIGITS
 _SET = re.compile(('"%s": ?"%s([0-9a-f]{8})"' % (CHECKSUM_KEY, KIND)).encode())
@@ -48,22 +49,29 @@ MOST_CHECKED = 1 << 14  # files of which it is known whether they are whole: wit
 
 
 class Checksum(object):
-    """Computes the checksum of a file from its bytes, in order."""
+    """Computes the checksum of a file from its bytes.
 
-    def __init__(self) -> None:
-        self._room = np.zeros(ROWS_AT_ONCE * ROW, np.uint8)
-        self._view = self._room.data
-        self._row = np.zeros(WORDS_OF_A_ROW, np.uint64)
-        self._filled = 0
+    Args:
+      size: of the file in bytes, where it is known: there is room for all of its rows then.
+    """
+
+    def __init__(self, size: int = 0) -> None:
+        self._first = bytearray()  # the first row
+        self._sums = np.zeros(-(-size // ROW), np.uint64)  # of all rows; the first one's does not count
+        self._rows = 0
+        self._held = bytearray()  # taken by `update`, behind those rows
 
     def update(self, buffer: Buffer) -> None:
         """Takes the next bytes."""
         view = memoryview(buffer)
-        while len(view):
-            taken = view[: len(self._view) - self._filled]
-            self._view[self._filled : self._filled + len(taken)] = taken
-            self._fill(len(taken))
-            view = view[len(taken) :]
+        filled = -len(self._held) % ROW if len(view) >= ROW else len(view)
+        self._held += view[:filled]
+        if len(view) > filled or len(self._held) >= HELD_AT_ONCE:
+            self._take_held(len(self._held) // ROW * ROW)
+        if len(view) > filled:
+            whole = (len(view) - filled) // ROW * ROW
+            self.combine(view[filled : filled + whole], self._rows)
+            self._held += view[filled + whole :]
 
     def map(self, file: BufferedReader, size: int, beginning: bytes) -> None:
         """Takes a whole file, which is mapped and not copied.
@@ -71,66 +79,71 @@ class Checksum(object):
         Args:
           file: of which nothing was taken before.
           size: its bytes; at least `beginning`'s.
-          beginning: taken in the place of its first bytes.
+          beginning: taken in the place of its first bytes, at most `ROW`.
         """
         for begin in range(0, size, MAPPED_AT_ONCE):
             length = min(MAPPED_AT_ONCE, size - begin)
             with mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ, offset=begin) as mapped:
-                self.combine(np.frombuffer(mapped, np.uint8), begin)
-                if not begin:
-                    for each in (mapped[: len(beginning)], beginning):
-                        self.combine(np.frombuffer(each, np.uint8), 0)
+                self.combine(mapped, begin // ROW)
+        self.begin_with(beginning)
 
-    def combine(self, data: Array, begin: int) -> None:
-        """Takes bytes of a file at any place, each of them once, in any order.
+    def begin_with(self, beginning: bytes) -> None:
+        """Takes other bytes, at most `ROW`, in the place of the first ones, which were taken."""
+        self._first[: len(beginning)] = beginning
+
+    def combine(self, data: "Union[Buffer, mmap.mmap]", row: int) -> None:
+        """Takes rows of a file, in any order, each of them once.
 
         Args:
-          data: (bytes,) uint8.
-          begin: the place of the first in the file.
+          data: whole rows; at the end of the file the last may be shorter.
+          row: the place of the first, counted in rows.
         """
-        self.add(Part(data, begin).row())
+        bytes_of = np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)
+        whole = len(bytes_of) // ROW
+        if not row:
+            self._first[:] = bytes_of[:ROW].tobytes()
+        np.add.reduce(_in_rows(bytes_of[: whole * ROW]), axis=1, out=self.sums_of(row, whole))
+        rest = bytes_of[whole * ROW :]
+        if len(rest):
+            padded = np.zeros(ROW, np.uint8)
+            padded[: len(rest)] = rest
+            np.add.reduce(_in_rows(padded), axis=1, out=self.sums_of(row + whole, 1))
 
-    def add(self, row: Array) -> None:
-        """Takes bytes of a file at any place as the row that a `Part` of it is combined to."""
-        self._row ^= row
+    def sums_of(self, row: int, count: int) -> Array:
+        """Returns the room, (count,) uint64, for the sums of rows of the file, from a row on."""
+        self._rows = max(self._rows, row + count)
+        if self._rows > len(self._sums):
+            self._sums = np.concatenate([self._sums, np.zeros(max(self._rows, 64), np.uint64)])
+        return self._sums[row : row + count]
 
     def digits(self) -> str:
         """Returns the checksum of all bytes taken; no more may follow."""
-        self._combine_padded()
-        return f"{zlib.crc32(self._row.tobytes()) & 0xFFFFFFFF:08x}"
+        self._take_held(len(self._held))
+        of_first = zlib.crc32(self._first)
+        return f"{zlib.crc32(self._sums[1 : self._rows].astype('<u8').tobytes(), of_first) & 0xFFFFFFFF:08x}"
 
-    def _fill(self, count: int) -> None:
-        # Invariant: there is room for at least one more byte.
-        self._filled += count
-        if self._filled == len(self._view):
-            self._combine()
+    def _take_held(self, count: int) -> None:
+        self.combine(self._held[:count], self._rows)
+        del self._held[:count]
 
-    def _combine_padded(self) -> None:
-        self._room[self._filled : self._filled + -self._filled % ROW] = 0
-        self._combine()
 
-    def _combine(self) -> None:
-        rows = -(-self._filled // ROW)
-        self._row ^= np.bitwise_xor.reduce(self._room[: rows * ROW].view(np.uint64).reshape(-1, WORDS_OF_A_ROW), axis=0)
-        self._filled = 0
+def _in_rows(data: Array) -> Array:
+    return data.view(np.uint64).reshape(-1, WORDS_OF_A_ROW)
 
 
 class Part(object):
-    """Combines bytes of a file to a row, at once or while somebody else reads them, from the cache then.
+    """Whole rows of a file, summed at once or while somebody else reads them, from the cache then.
 
     Args:
-      data: (bytes,) uint8.
-      begin: the place of the first in the file.
+      data: (bytes,) uint8, of which some at both ends may be no whole rows, and are left alone.
+      head: number of those at its beginning.
+      sums: (rows,) uint64, for the sums.
     """
 
-    def __init__(self, data: Array, begin: int) -> None:
-        self._data, self._place, self._head = data, begin % ROW, -begin % ROW
-        rows = max(len(data) - self._head, 0) // ROW
-        self._tail = self._head + rows * ROW
-        # (rows, WORDS_OF_A_ROW) uint64, a view: what lies between two ends of rows of the file.
-        self._rows = data[self._head : self._tail].view(np.uint64).reshape(rows, WORDS_OF_A_ROW)
-        self._row, self._room = np.zeros((2, WORDS_OF_A_ROW), np.uint64)
-        self._combined = 0
+    def __init__(self, data: Array, head: int, sums: Array) -> None:
+        self._data, self._head, self._sums = data, head, sums
+        self._rows = _in_rows(data[head : head + len(sums) * ROW])
+        self._summed = 0
 
     def is_of(self, array: Array) -> bool:
         """Returns whether an array is these bytes, in this order."""
@@ -138,20 +151,17 @@ class Part(object):
         return array.nbytes == len(self._data) and array.flags.c_contiguous and len(set(begins)) == 1
 
     def read_to(self, count: int) -> None:
-        """Combines the rows that end within the first `count` bytes, those left out that were combined before."""
-        end = min(max(count - self._head, 0) // ROW, len(self._rows))
-        if end > self._combined:
-            np.bitwise_xor.reduce(self._rows[self._combined : end], axis=0, out=self._room)
-            self._row ^= self._room
-            self._combined = end
+        """Sums the rows that end within the first `count` bytes, those left out that were summed before."""
+        self._sum(min(max(count - self._head, 0) // ROW, len(self._rows)))
 
-    def row(self) -> Array:
-        """Returns the row, (WORDS_OF_A_ROW,) uint64, that all bytes are combined to; called once."""
-        self.read_to(len(self._data))
-        ends, head, tail = self._row.view(np.uint8), self._data[: self._head], self._data[self._tail :]
-        ends[self._place : self._place + len(head)] ^= head
-        ends[: len(tail)] ^= tail
-        return self._row
+    def read(self) -> None:
+        """Sums all rows, those left out that were summed before."""
+        self._sum(len(self._rows))
+
+    def _sum(self, end: int) -> None:
+        if end > self._summed:
+            np.add.reduce(self._rows[self._summed : end], axis=1, out=self._sums[self._summed : end])
+            self._summed = end
 
 
 def with_checksum(buffers: Sequence[Buffer]) -> List[Buffer]:
@@ -243,13 +253,17 @@ class Following(object):
         self.path, self._identity = path, _identity(path)
         with open(path, "rb") as file:
             self._expected, self._blank = _parted(file.read(_BEGINNING))
-        self._checksum = Checksum()
-        self._taken: Dict[int, int] = {}
+        self._checksum = Checksum(self._size)
+        self._taken: Dict[int, int] = {}  # rows, by the first of them the first behind them
         self._part: Optional[Part] = None
-        self._row: Optional[Callable[[], Array]] = None
+        self._given: Optional[_Given] = None  # where another core sums that part
         self._settled = not self._expected
         if self._settled:
             _keep(self._identity, "")
+
+    @property
+    def _size(self) -> int:
+        return self._identity[2]
 
     def take(self, data: Array, begin: int) -> None:
         """Has bytes checked that somebody reads until the next are taken; no byte twice.
@@ -258,23 +272,26 @@ class Following(object):
           data: (bytes,) uint8, mapped from the file: all of a tensor.
           begin: the place of the first in the file; behind the checksum.
         """
-        if not self._settled and begin not in self._taken:
+        first, end = -(-begin // ROW), (begin + len(data)) // ROW
+        if not self._settled and first < end and first not in self._taken:
             self._end_part()
-            self._taken[begin] = begin + len(data)
-            self._part = Part(data, begin)
-            self._row = _SECOND_CORE.row_of(self._part)
+            self._taken[first] = end
+            self._part = Part(data, first * ROW - begin, self._checksum.sums_of(first, end - first))
+            self._given = _SECOND_CORE.give(self._part)
 
     def part_of(self, array: Array) -> Optional[Part]:
-        """Returns the bytes that were taken last, to be combined while they are read.
+        """Returns the bytes that were taken last, to be summed while they are read.
 
-        None where another core combines them, or an array is not these bytes.
+        None where another core sums them, or an array is not these bytes.
         """
-        return self._part if self._part is not None and not self._row and self._part.is_of(array) else None
+        return self._part if self._part is not None and not self._given and self._part.is_of(array) else None
 
     def _end_part(self) -> None:
+        if self._given is not None:
+            self._given.wait()
         if self._part is not None:
-            self._checksum.add(self._row() if self._row else self._part.row())
-        self._part = self._row = None
+            self._part.read()
+        self._part = self._given = None
 
     def settle(self) -> None:
         """Checks what was not taken, and refuses a file that is not what was written.
@@ -286,47 +303,87 @@ class Following(object):
         if not self._settled:
             self._end_part()
             self._settled = True
-            self._combine_rest()
+            self._read_rest()
             # One that does not agree is read once more by itself: of a file that another one took the place of meanwhile,
             # neither was read in full.
             if self._checksum.digits() == self._expected and _identity(self.path) == self._identity:
                 _keep(self._identity, "")
         check_file(self.path)
 
-    def _combine_rest(self) -> None:
-        with open(self.path, "rb") as file:
-            # Of a small file the beginning that was looked at holds tensors too.
-            position = min([len(self._blank), *self._taken])
-            self._checksum.combine(np.frombuffer(self._blank[:position], np.uint8), 0)
-            for begin, end in sorted(self._taken.items()) + [(self._identity[2], self._identity[2])]:
-                for place in range(position, begin, MAPPED_AT_ONCE):
-                    file.seek(place)
-                    rest = file.read(min(MAPPED_AT_ONCE, begin - place))
-                    self._checksum.combine(np.frombuffer(rest, np.uint8), place)
-                position = max(position, end)
+    def _read_rest(self) -> None:
+        row, rows = 0, -(-self._size // ROW)
+        with open(self.path, "rb", buffering=0) as file:
+            for first, end in [*sorted(self._taken.items()), (rows, rows)]:
+                for place in range(row, first, MAPPED_AT_ONCE // ROW):
+                    file.seek(place * ROW)
+                    self._checksum.combine(file.read(min(MAPPED_AT_ONCE, (first - place) * ROW)), place)
+                row = max(row, end)
+        self._checksum.begin_with(self._blank)
+
+
+class _Given(object):
+    """A part that another thread has been given to sum.
+
+    Two locks, and no future of a pool, whose start costs a tenth of the time that a tensor is judged in.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self._part, self._process = part, os.getpid()
+        self._begun, self._pending = threading.Lock(), threading.Lock()
+        self._pending.acquire()
+
+    def is_pending(self) -> bool:
+        """Returns whether the thread has still to sum the part, or sums it."""
+        return self._pending.locked()
+
+    def sum(self) -> None:
+        """Sums the part, in that thread, unless whoever waited has taken it back."""
+        if self._begun.acquire(False):
+            try:
+                self._part.read()
+            finally:
+                self._pending.release()
+
+    def wait(self) -> None:
+        """Returns once the thread has summed the part; where it has not begun, at once: others may have its core."""
+        if self._begun.acquire(False):
+            self._pending.release()
+        elif self._process == os.getpid():  # a process that was forked meanwhile has no such thread
+            with self._pending:
+                pass
 
 
 class _SecondCore(object):
-    """Combines parts of files beside whoever judges them, as long as it keeps up: a thread, on a core that is idle."""
+    """Sums parts of files beside whoever judges them, as long as it keeps up: a thread, on a core that is idle."""
 
     def __init__(self) -> None:
         self._process = 0
-        self._pool: Optional[ThreadPoolExecutor] = None
-        self._pending: "List[Future[Array]]" = []
+        self._queue: "Optional[SimpleQueue[_Given]]" = None
+        self._given: List[_Given] = []
 
-    def row_of(self, part: Part) -> Optional[Callable[[], Array]]:
-        """Begins to combine a part; returns what gives its row, or None where this is busy."""
-        process = os.getpid()
-        if self._process != process:  # a process that was forked has the pool's name and not its thread
-            self._process, self._pending = process, []
-            self._pool = ThreadPoolExecutor(1) if _cores() > 1 else None
-        self._pending = [each for each in self._pending if not each.done()]
-        if self._pool is None or len(self._pending) >= MOST_PENDING:
+    def give(self, part: Part) -> Optional[_Given]:
+        """Begins to sum a part; returns what waits for its end, or None where this is busy."""
+        if self._process != os.getpid():  # a process that was forked has the queue and not the thread
+            self._process, self._given = os.getpid(), []
+            self._queue = _served() if _cores() > 1 else None
+        self._given = [each for each in self._given if each.is_pending()]
+        if self._queue is None or len(self._given) >= MOST_PENDING:
             return None
-        row = self._pool.submit(part.row)
-        self._pending.append(row)
-        # What the thread has not begun when it is wanted is not waited for: others may have its core.
-        return lambda: part.row() if process != os.getpid() or row.cancel() else row.result()
+        given = _Given(part)
+        self._given.append(given)
+        self._queue.put(given)
+        return given
+
+
+def _served() -> "SimpleQueue[_Given]":
+    queue: "SimpleQueue[_Given]" = SimpleQueue()
+
+    def serve() -> None:
+        while True:
+            queue.get().sum()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return queue
 
 
 _SECOND_CORE = _SecondCore()
