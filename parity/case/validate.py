@@ -74,9 +74,9 @@ def find_source(spec: str, directory: Path) -> Path:
     try:
         # As bytes: the file says its own encoding in its first lines, where it is not UTF-8.
         tree = ast.parse(path.read_bytes(), str(path))
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:  # the last two of what is nested too deep
         line = getattr(error, "lineno", None) or 1
-        reason = getattr(error, "msg", None) or str(error)
+        reason = getattr(error, "msg", None) or str(error) or "it is nested too deep to be read"
         raise CaseError(f"case: expected Python in {path}, got at line {line}: {reason}. Fix it.") from None
     defined = set(_top_level(tree.body))
     if name not in defined and "*" not in defined:  # what a star import brings nobody knows without running it

@@ -124,7 +124,7 @@ def _is_dict(value: Any) -> bool:
 
 def _are_hazards(value: Any) -> bool:
     return isinstance(value, list) and all(
-        isinstance(each, dict) and isinstance(each.get("name"), str) and isinstance(each.get("evidence", ""), str)
+        isinstance(each, dict) and isinstance(each.get("name"), str) and isinstance(each.get("evidence"), str)
         for each in value
     )
 
@@ -141,6 +141,10 @@ def _are_sections(value: Any) -> bool:
 
 def _are_counters(value: Any) -> bool:
     return isinstance(value, dict) and all(_is_numbers(each) for each in value.values())
+
+
+def _are_numbers_of_runs(value: Any) -> bool:
+    return isinstance(value, list) and all(type(each) is int and each >= 0 for each in value)
 
 
 def _is_numbers(value: Any) -> bool:
@@ -161,11 +165,13 @@ FACTS: Dict[str, Tuple[str, Callable[[Any], bool]]] = {
     "optimizer": ("a dict", _is_dict),
     "slots": LIST_OF_NAMES,
     "random_ops": LIST_OF_NAMES,
+    "racing": LIST_OF_NAMES,
     "racing_statistics": LIST_OF_NAMES,
     "racing_averages": LIST_OF_NAMES,
     "hazards": ("a list of dicts with a name and its evidence", _are_hazards),
     "losses": ("a list of the names of each tower's losses", _are_lists_of_names),
     "sections": ("a dict of sections to their facts", _are_sections),
+    "run_of_step": ("a list of numbers of runs", _are_numbers_of_runs),
     "counters_after": ("a dict of counters to numbers", _are_counters),
 }
 

@@ -14,7 +14,7 @@ import numpy as np
 from parity.trace.arrays import Array, Tensors
 from parity.trace.bounded import read_json
 from parity.trace.checksum import LEAST_AHEAD, Following, check_ahead, is_checked
-from parity.trace.description import fault_of_description
+from parity.trace.description import FACTS, fault_of_description
 from parity.trace.errors import MissingError, TraceError
 from parity.trace.keys import GLOBAL_STEP, SKIPPED, STATE_OF_A_STEP, is_computed, select, trace_name
 from parity.trace.safetensors import Headers, TensorFile
@@ -32,7 +32,7 @@ class Trace(object):
       whole: refuse a trace whose writer did not finish (default), or read it up to its last whole step.
 
     Attributes:
-      facts: dict of everything that may differ on purpose.
+      facts: dict of everything that may differ on purpose; of those that are read here, the ones that are known.
       variables: dict of variable name to its description (`shape`, `dtype`, `kind`, ...), in the order in which they were
         written.
       activations: names in order of execution.
@@ -53,7 +53,9 @@ class Trace(object):
         self._headers = Headers()
         self._tables: Dict[str, Tuple[int, ...]] = {}
         meta = _load(self.directory)
-        self.facts: Dict[str, Any] = meta["facts"]
+        # One that is None is not known: the same as one that is not there.
+        facts = meta["facts"].items()
+        self.facts: Dict[str, Any] = {name: fact for name, fact in facts if fact is not None or name not in FACTS}
         self.variables = _in_order(meta["variables"], meta.get("variable_order") or [])
         self.activations: List[str] = meta["activations"]
         self.producer: Dict[str, Any] = meta["producer"]

@@ -120,14 +120,26 @@ class _MapsAround:
             return True
         shape = tuple(int(size) for size in found.group(2).split(","))
         taken = [each for number in reading for each in self._ops[number].inputs]
-        begun = self._makes(reading) if found.group(1) else self._before(taken)
+        begun = self._makes(self._scaled(reading, math.prod(shape))) if found.group(1) else self._before(taken)
         return any(self._is_map(number, shape) for number in begun)
 
     def _is_map(self, number: int, shape: tuple[int, ...]) -> bool:
-        own = self._ops[number].shape
+        """Whether an op gives such a map, or what it gives is reshaped to one for another op."""
+        operands = (each for reader in self._after[number] for each in self._ops[reader].operands if not each.name)
+        taken = (each.shape for each in operands if math.prod(each.shape) == self._size(number))
+        shapes = [self._ops[number].shape, *taken]
         # Of so many channels and places, be they rows and columns of any number, or a sequence; other axes may be in front.
-        places = (math.prod(own[begin:-1]) for begin in range(1, len(own) - 1))
-        return bool(own) and own[-1] == shape[-1] and math.prod(shape[:-1]) in places
+        return any(
+            own[-1] == shape[-1] and math.prod(shape[:-1]) == math.prod(own[begin:-1])
+            for own in shapes
+            for begin in range(1, len(own) - 1)
+        )
+
+    def _scaled(self, numbers: Sequence[int], size: int) -> list[int]:
+        """The ops of so many units each that take what is made of a layer's own vector, as a norm's scale and shift."""
+        vectors = self._along([number for number in numbers if self._size(number) == size], self._after.__getitem__)
+        scaled = [each for number in vectors for each in self._after[number] if self._ops[each].shape[-1:] == [size]]
+        return [*numbers, *scaled]
 
     def _makes(self, numbers: Sequence[int]) -> set[int]:
         """Ops that are made of others' outputs number by number, and what they are added to or multiplied by."""

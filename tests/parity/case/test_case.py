@@ -509,6 +509,13 @@ def test_a_source_that_does_not_parse_is_refused_with_its_line(folder):
         find_source("old:x", folder)
 
 
+@pytest.mark.parametrize("value", ["-" * 100_000 + "1", "a" + ".b" * 100_000])
+def test_a_source_that_is_nested_too_deep_is_refused_as_one_that_does_not_parse(folder, value):
+    (folder / "deep.py").write_text(f"x = {value}\n")
+    with pytest.raises(CaseError, match=r"expected Python in .*deep\.py, got at line 1: .+\. Fix it"):
+        find_source("deep:x", folder)
+
+
 def test_a_star_import_may_define_any_name(folder):
     (folder / "star.py").write_text("from model_tf import *\n")
     assert find_source("star:tower", folder) == folder / "star.py"

@@ -327,3 +327,39 @@ def test_where_no_graph_makes_such_a_map_no_layout_of_one_is_tried():
         assert len(found.guesses[0].options) == kept and found.guesses[0].text in dict(
             map(reversed, found.guesses[0].options)
         )
+
+
+@pytest.mark.parametrize(("taken", "kept"), [([3, 2, 1, 8], 2), ([3, 16], 1), ([3, 1, 1, 16], 1)])
+def test_a_map_that_only_the_next_op_takes_is_one_that_a_layer_makes(taken, kept):
+    reference = [
+        Variable("d/kernel", (4, 16), use="MatMul"),
+        Variable("c/kernel", (3, 3, 6, 8), use="Conv2DBackpropInput"),
+    ]
+    candidate = [Variable("d.weight", (16, 4), use="Linear"), Variable("c.weight", (8, 6, 3, 3), use="ConvTranspose2d")]
+    ops = [
+        ForwardOp("d", "MatMul", [], ["d/kernel"], [3, 16], {}, None),
+        ForwardOp("r", "Relu", [0], [], [3, 16], {}, None),
+        # A reshape is no op of a pass: it shows in how the next one takes its operand.
+        ForwardOp(
+            "c", "Conv2DBackpropInput", [1], ["c/kernel"], [3, 4, 2, 6], {}, None, [Operand("2", "", None, taken)]
+        ),
+    ]
+    found = with_maps_of_graph(draft_mapping(reference, candidate, {}), ops)
+    assert len(found.guesses[0].options) == kept
+
+
+def test_a_norm_of_a_flat_vector_that_becomes_a_map_may_lie_as_the_map_does():
+    reference = [Variable("d/kernel", (4, 16), use="MatMul"), Variable("n/gamma", (16,), use="Mul")]
+    reference.append(Variable("c/kernel", (3, 3, 8, 8), use="Conv2D"))
+    candidate = [Variable("d.weight", (16, 4), use="Linear"), Variable("n.weight", (16,), use="BatchNorm1d")]
+    candidate.append(Variable("c.weight", (8, 8, 3, 3), use="Conv2d"))
+    ops = [
+        ForwardOp("d", "MatMul", [], ["d/kernel"], [3, 16], {}, None),
+        ForwardOp("n/mul", "Mul", [0], ["n/gamma"], [16], {}, None),  # by the root of the variance, of units
+        ForwardOp("n/mul_1", "Mul", [0, 1], [], [3, 16], {}, None),
+        ForwardOp("r", "Reshape", [2], [], [3, 2, 1, 8], {}, None),
+    ]
+    found = with_maps_of_graph(draft_mapping(reference, candidate, {}), ops)
+    assert [len(guess.options) for guess in found.guesses[:2]] == [2, 2]
+    found = with_maps_of_graph(draft_mapping(reference, candidate, {}), ops[:3])
+    assert [len(guess.options) for guess in found.guesses[:2]] == [1, 1]

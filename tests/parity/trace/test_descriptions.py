@@ -33,6 +33,9 @@ def described(folder, change):
         ("facts", "optimizer", "Adam"),
         ("facts", "slots", [1]),
         ("facts", "hazards", [{"evidence": "a"}]),
+        ("facts", "hazards", [{"name": "a"}]),
+        ("facts", "racing", "w"),
+        ("facts", "run_of_step", [0, -1]),
         ("facts", "losses", ["loss:0"]),
         ("facts", "sections", {"head": []}),
         ("facts", "sections", {"head": {"optimizer": 3}}),
@@ -52,8 +55,9 @@ def test_a_fact_or_a_variable_of_another_type_is_refused(tmp_path, where, name, 
 
 
 def test_facts_that_nobody_reads_may_be_anything_and_those_that_are_not_known_may_be_none(tmp_path):
-    facts = {"own": [{"a": None}], "towers": None, "optimizer": None, "losses": None}
-    assert described(tmp_path / "trace", lambda meta: meta["facts"].update(facts)).facts["own"]
+    facts = {"own": None, "towers": None, "optimizer": None, "losses": None, "hazards": None}
+    found = described(tmp_path / "trace", lambda meta: meta["facts"].update(facts)).facts
+    assert found["own"] is None and not ({*facts} - {"own"}) & {*found}
 
 
 def test_a_trace_whose_slots_are_not_known_is_compared(tmp_path):
