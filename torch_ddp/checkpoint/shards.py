@@ -133,7 +133,7 @@ def _is_complete(path: Path) -> bool:
     try:
         with safe_open(path, framework="pt"):
             return True
-    except SafetensorError:
+    except (SafetensorError, MemoryError):  # the second of a size that cannot be mapped, as of one with holes
         return False
 
 

@@ -25,6 +25,9 @@ OF_ANY = {
     "computes": Wording(
         "the port computes {other} where the reference computes {own}: {port} / {graph}{where}", _AS_THE_GRAPH
     ),
+    "computes otherwise": Wording(
+        "both sides compute {own}, and the port with other settings or operands: {port} / {graph}{where}", _AS_THE_GRAPH
+    ),
     "broadcast": Wording(
         "the port broadcasts {told} to {got}, where the reference has {wanted}: {lines}",
         "take the axis of size 1 away before: squeeze(-1), or keep it on both",

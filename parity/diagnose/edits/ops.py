@@ -29,7 +29,7 @@ from parity.diagnose.ops.activations import log_softmax, softmax
 from parity.diagnose.ops.forward_pass import RecomputedPass, Taken
 from parity.diagnose.ops.rearranging import CONCATENATING, LAYOUTS, REARRANGING
 from parity.diagnose.ops.resize import resized
-from parity.diagnose.ops.table import BINARY, REDUCTIONS, UNARY, axes_of, plain
+from parity.diagnose.ops.table import BINARY, REDUCTIONS, UNARY, axes_of, plain, running_sum
 from parity.locate.downstream import upstream
 from parity.trace.arrays import Array
 
@@ -40,6 +40,7 @@ MOST_OPS_OF_LENGTH = 5  # an epsilon, a root, a reciprocal and layouts, up to wh
 MOST_SHIFTED = 4  # places of an axis that are cut off
 MASKED = -1e9  # as good as -inf in a softmax, beside any score
 Function = Callable[[Array], Array]
+ACCUMULATING = frozenset(["cumsum"])
 RESIZING = ("upsample", "resize")
 # What an epsilon keeps away from 0.
 ROOTS = frozenset(["rsqrt", "sqrt", "div", "log", "rdiv", "reciprocal", "maximum", "pow"])
@@ -67,6 +68,7 @@ def plain_edits(run: RecomputedPass, number: int, near: Near) -> Iterator[Edit]:
             _functions,
             _exchanged,
             _reduced,
+            _accumulated,
             _axes,
             _constants,
             _attributes,
@@ -271,6 +273,24 @@ def _reduced(at: At) -> Iterator[Edit]:
         for place, words in ((0, "first"), (-1, "last")):
             made = np.take(x, [place], own[0])
             yield from at.edit(made.reshape(at.output.shape), cause, as_is, f"takes the {words} of axis {own[0]}")
+
+
+def _accumulated(at: At) -> Iterator[Edit]:
+    """A running sum goes along another axis, from the other end, or with its own place left out of each."""
+    if at.kind not in ACCUMULATING or at.taken[0].value.shape != at.output.shape:
+        return
+    x, cause = np.asarray(at.taken[0].value, np.float64), at.by("loss_reduction", "reduction")
+    made = {
+        f"along axis {axis}{' from its end' if turned else ''}{', its own place left out' if left_out else ''}": (
+            running_sum(x, axis, turned, left_out)
+        )
+        for axis in range(x.ndim)
+        for turned in (False, True)
+        for left_out in (False, True)
+    }
+    own = next((words for words, value in made.items() if same_values(at.output, value)), None)
+    for words, value in made.items() if own is not None else ():
+        yield from at.edit(value, cause, f"adds up {own}", f"adds up {words}")
 
 
 def _of_norm(at: At) -> bool:

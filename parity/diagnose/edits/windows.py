@@ -1,7 +1,12 @@
-"""Single changes of a convolution: padded on other sides, or its kernel dilated otherwise, its output as large as before."""
+"""Single changes of what goes over windows, its output as large as before.
 
+A convolution or a pooling is padded on other sides, a kernel dilated otherwise, a mean taken for a maximum.
+"""
+
+import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,7 +14,7 @@ from parity.diagnose.agreement import same_values
 from parity.diagnose.edits.edit import At, Edit
 from parity.diagnose.ops.forward_pass import RecomputedPass, Taken
 from parity.diagnose.ops.table import plain
-from parity.diagnose.ops.windows import Pads, TooLarge, convolved, work
+from parity.diagnose.ops.windows import Pads, TooLarge, convolved, pooled, work
 from parity.trace.arrays import Array
 
 ZERO_PADDING = frozenset(["pad", "padv2", "constant_pad_nd"])
@@ -17,6 +22,7 @@ ZERO_PADDING = frozenset(["pad", "padv2", "constant_pad_nd"])
 SPLITS = ("odd one behind", "odd one in front", "in front", "behind")
 # How a graph dilates: what is convolved between these two is no image any more.
 BLOCKS, OUT_OF_BLOCKS = "spacetobatchnd", "batchtospacend"
+FUNCTIONS_OF_POOLINGS = {"maxpool": "maximum", "avgpool": "mean"}
 DILATIONS = (1, 2, 3, 4, 6, 8)
 
 
@@ -68,11 +74,12 @@ class _Convolution(NamedTuple):
 
 
 def window_edits(at: At) -> Iterator[Edit]:
-    """Yields the changes of a convolution's padding and dilation.
+    """Yields the changes of a convolution's padding and dilation, or of a pooling's padding and function.
 
     Args:
       at: the op.
     """
+    yield from _pooled_otherwise(at)
     given = _convolution(at)
     if given is None:
         return
@@ -91,6 +98,53 @@ def window_edits(at: At) -> Iterator[Edit]:
             name = "dilation" if way[0] != own[0] else "padding"
             words = (_words(given, *each) for each in (own, way))
             yield from at.edit(np.moveaxis(value, -1, 1) if given.first else value, name, *words)
+
+
+def _pooled_otherwise(at: At) -> Iterator[Edit]:
+    """A pooling's windows begin elsewhere, it takes the mean and not the maximum, or counts the padding in a mean."""
+    name, attributes = at.kind.replace("_", "").rstrip("123d"), at.run.ops[at.number].attributes
+    image = _unpadded(at.run, at.taken[0])
+    spatial, of_graph = image.ndim - 2, "ksize" in attributes
+    sizes = attributes.get("ksize", attributes.get("1", attributes.get("kernel_size")))
+    if name not in FUNCTIONS_OF_POOLINGS or sizes is None or spatial < 1 or at.output.ndim != image.ndim:
+        return
+    image, output = (each if of_graph else np.moveaxis(each, 1, -1) for each in (image, at.output))
+    strides = attributes.get("strides", attributes.get("2", attributes.get("stride"))) or sizes
+    windows, steps = (_by_axis(each, spatial, of_graph) for each in (sizes, strides))
+    made: dict[tuple[str, int, bool], Array] = {}
+    for kind, start, counts in product(FUNCTIONS_OF_POOLINGS, range(max(windows)), (False, True)):
+        if counts and kind == "maxpool":
+            continue
+        pads = []
+        for axis, (window, step) in enumerate(zip(windows, steps, strict=True)):
+            front = min(start, window - 1)
+            needed = (output.shape[1 + axis] - 1) * step + window - front - image.shape[1 + axis]
+            pads.append((front, max(needed, 0)))
+        at.run.work += output.size * math.prod(windows)
+        value = pooled(image, windows, steps, pads, kind == "avgpool", counts)
+        value = value[(slice(None), *(slice(size) for size in output.shape[1:-1]))]
+        if value.shape == output.shape:
+            made[kind, start, counts] = value
+    # Its own kind first: of one number throughout, mean and maximum are the same.
+    own = next((way for way in sorted(made, key=lambda each: each[0] != name) if same_values(output, made[way])), None)
+    for way, value in made.items() if own is not None else ():
+        if own is not None and not same_values(output, value):
+            cause = "padding" if (way[0], way[2]) == (own[0], own[2]) else "pooling"
+            words = (_words_of_pooling(*each) for each in (own, way))
+            yield from at.edit(value if of_graph else np.moveaxis(value, -1, 1), cause, *words)
+
+
+def _by_axis(value: Any, spatial: int, of_graph: bool) -> list[int]:
+    """Sizes or strides by spatial axis: of a graph there are those of examples and channels around them."""
+    given = [int(each) for each in np.atleast_1d(np.asarray(value))]
+    return given[1:-1] if of_graph else [int(each) for each in np.broadcast_to(given, (spatial,))]
+
+
+def _words_of_pooling(kind: str, start: int, counts: bool) -> str:
+    padding = f" {start} in front of the first place" if start else " at the first place"
+    return (
+        f"takes the {FUNCTIONS_OF_POOLINGS[kind]} of windows that begin{padding}{', padding counted' if counts else ''}"
+    )
 
 
 def _words(given: _Convolution, dilation: int, split: str) -> str:

@@ -280,12 +280,13 @@ def _written(value: Any) -> str:
 
 
 def _computes(name: str, reference: Op, candidate: Op, evidence: str, apart: str = "") -> Cause:
+    own, other = plain(reference.kind), plain(candidate.kind)
     return build_cause(
         name,
-        "computes",
+        "computes" if own != other else "computes otherwise",
         evidence=evidence,
-        other=plain(candidate.kind),
-        own=plain(reference.kind),
+        other=other,
+        own=own,
         port=candidate.line,
         graph=reference.line,
         where=apart,

@@ -240,10 +240,21 @@ def _half_square(arguments: Arguments, attributes: Attributes) -> Array:
 def _cumulative(arguments: Arguments, attributes: Attributes) -> Array:
     """Running sums: TensorFlow's may leave each number itself out, and run backwards."""
     x, axis = np.asarray(arguments[0], np.float64), int(np.asarray(set_to("dim", "1", arguments, attributes)))
-    turned = bool(attributes.get("reverse"))
-    x = np.flip(x, axis) if turned else x
-    made = np.cumsum(x, axis) - x if attributes.get("exclusive") else np.cumsum(x, axis)
-    return np.flip(made, axis) if turned else made
+    return running_sum(x, axis, bool(attributes.get("reverse")), bool(attributes.get("exclusive")))
+
+
+def running_sum(x: Array, axis: int, from_end: bool, without_own: bool) -> Array:
+    """Returns sums along an axis, as `tf.cumsum` makes them.
+
+    Args:
+      x: float64, of any shape.
+      axis: along which is added up.
+      from_end: whether each place's sum is of what comes behind it.
+      without_own: whether each place itself is left out of its sum.
+    """
+    x = np.flip(x, axis) if from_end else x
+    made = np.cumsum(x, axis) - x if without_own else np.cumsum(x, axis)
+    return np.flip(made, axis) if from_end else made
 
 
 def _log_sum_exp(arguments: Arguments, attributes: Attributes) -> Array:

@@ -642,3 +642,19 @@ def test_labels_that_a_pass_does_not_keep_are_known_by_what_takes_them():
         assert (run.output(0) is not None) == known
         near = Near(set(), [], [], [], [], frozenset(), True)
         assert ("labels_shifted" in [each.name for each in plain_edits(run, 0, near)]) == known
+
+
+@pytest.mark.parametrize(("of_loss", "name"), [(False, "reduction"), (True, "loss_reduction")])
+def test_a_running_sum_is_made_along_each_axis_from_each_end_and_without_each_place_itself(of_loss, name):
+    found = only(edits(("Cumsum", [0, np.int64(1)], np.cumsum(H, 1)), of_loss=of_loss), name)
+    as_is, back = "adds up along axis 1", np.cumsum(H[:, ::-1], 1)[:, ::-1]
+    check(
+        found,
+        (name, as_is, "adds up along axis 0", np.cumsum(H, 0)),
+        (name, as_is, "adds up along axis 0, its own place left out", np.cumsum(H, 0) - H),
+        (name, as_is, "adds up along axis 0 from its end", np.cumsum(H[::-1], 0)[::-1]),
+        (name, as_is, "adds up along axis 0 from its end, its own place left out", np.cumsum(H[::-1], 0)[::-1] - H),
+        (name, as_is, "adds up along axis 1, its own place left out", np.cumsum(H, 1) - H),
+        (name, as_is, "adds up along axis 1 from its end", back),
+        (name, as_is, "adds up along axis 1 from its end, its own place left out", back - H),
+    )

@@ -178,3 +178,15 @@ def test_a_shard_that_cannot_be_read_is_refused_in_a_line_and_no_traceback_is_lo
     logging.getLogger().warning("metadata of others")
     # Its other loggers have a handler that leaves all of it out; what the root logger has goes to the terminal.
     assert [each.message for each in caplog.records if each.name == "root"] == ["metadata of others"]
+
+
+def test_a_shard_that_cannot_be_mapped_is_not_whole(tmp_path, monkeypatch):
+    saved(ALONE, str(tmp_path), [1])
+    (path,) = tmp_path.glob("step-*")
+    assert shards.shards_are_whole(path)
+
+    def out_of_addresses(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr("safetensors.safe_open", out_of_addresses)
+    assert not shards.shards_are_whole(path)
