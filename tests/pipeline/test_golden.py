@@ -113,14 +113,22 @@ def test_a_folder_that_is_no_golden_trace_or_of_another_version_is_refused(copie
             run_case(case, sides, golden=copied / "golden")
 
 
-def test_an_input_of_a_golden_trace_without_examples_is_refused(copied, tmp_path):
+@pytest.mark.parametrize(
+    ("cut", "told"),
+    [
+        (lambda values: np.float32(3.0), "expected examples along the first axis of feed/features in .*, got one number"),
+        (lambda values: values[:-1], "expected 12 examples along the first axis of feed/targets in .*, got 11"),
+    ],
+)
+def test_an_input_of_a_golden_trace_without_its_examples_is_refused(copied, tmp_path, cut, told):
     feeds = copied / "golden" / "feeds"
     batches = [(number, read_all(Trace(feeds).step(number))) for number in Trace(feeds).step_numbers]
-    batches[-1][1]["feed/x"] = np.float32(3.0)
+    name = re.search(r"feed/\w+", told)[0]
+    batches[-1][1][name] = cut(batches[-1][1][name])
     shutil.rmtree(feeds)
     write_states(feeds, batches)
     side = GoldenSide(copied / "golden", load_case(copied))
-    with pytest.raises(GoldenError, match=r"expected examples along the first axis of feed/x in .*, got one number"):
+    with pytest.raises(GoldenError, match=told):
         side.batches(tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -61,15 +61,19 @@ class GoldenSide:
         """Leaves the batches at `out`; answers with what they consist of.
 
         Raises:
-          GoldenError: an input of a batch has no examples.
+          GoldenError: an input of a batch has no examples, or other numbers of them than another.
         """
         feeds = Trace(self._folder / "feeds")
         for step in map(feeds.step, feeds.step_numbers):
-            for name in step.names():
-                if not step.shape(name):
+            counts = {name: step.shape(name)[:1] for name in step.names()}
+            for name, count in counts.items():
+                wanted = next(iter(counts.values()))
+                if not count or count != wanted:
+                    expected = f"{wanted[0]:,} examples" if wanted and count else "examples"
+                    got = f"{count[0]:,}" if count else "one number"
                     raise GoldenError(
-                        f"golden: expected examples along the first axis of {name} in {self._folder / 'feeds'}, got one "
-                        "number. Bless the case again."
+                        f"golden: expected {expected} along the first axis of {name} in {self._folder / 'feeds'}, got "
+                        f"{got}. Bless the case again."
                     )
         shutil.copytree(self._folder / "feeds", out, dirs_exist_ok=True)
         return _done(self._known["inputs"])
