@@ -11,6 +11,7 @@ import numpy as np
 from parity.case import Case
 from parity.diagnose import Evidence, find_causes, find_further, first_in_lockstep
 from parity.diagnose.catalogue import is_place_only
+from parity.diagnose.edits.edit import OTHER_OPERATION
 from parity.diagnose.interventions import ahead_of, find_by_experiment, find_onward, with_cut, with_parting
 from parity.diagnose.interventions.protocol import Repeats
 from parity.diagnose.located.search import fitting, with_causes_at
@@ -143,6 +144,7 @@ def diagnose_case(case: Case, again: Rerun, rejudged: Rejudged) -> tuple[Level, 
         lambda level: _with_causes_behind_the_start(level, first, case, again, rejudged),
         # Behind all that look at level 1's own first difference: it puts the layer in its place.
         lambda level: with_location(level, located or at_own_loss),
+        lambda level: with_operations_of_the_loss(level, located),
         # Of bugs behind the first one nobody is told before those of the first.
         lambda level: replace(level, causes=own_first(level.causes, level.first_difference)),
     ]
@@ -173,6 +175,19 @@ def _with_causes_at_own_loss(level: Level, located: Located | None, evidence: Ev
     if located is None or (level.causes and not is_place_only(level.causes[0].name)):
         return level
     return replace(level, causes=with_causes_at(located, evidence, level.causes))
+
+
+def with_operations_of_the_loss(level: Level, located: Located | None) -> Level:
+    """Returns a level whose first op that the port computes otherwise is called another loss, where it is behind all layers.
+
+    Args:
+      level: a decided one, of which all causes were looked for.
+      located: what `locate_first` returned.
+    """
+    if located is None or located.place.layer:
+        return level
+    named = [replace(each, name="loss_function") if each.name == OTHER_OPERATION else each for each in level.causes]
+    return replace(level, causes=named)
 
 
 def _with_onward(level: Level, first: FirstDifference | None, again: Rerun, evidence: Evidence) -> Level:
