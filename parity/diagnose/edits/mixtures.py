@@ -44,7 +44,7 @@ def mixture_edits(at: At) -> Iterator[Edit]:
         yield from at.edit(_spread(value, at), name, as_is, "takes the same one throughout", dropped)
     turned = found.opened * (1.0 - found.share) + found.closed * found.share
     # Of a gate in a step that is made again and again it is how a cell keeps its state.
-    name = "mask" if chosen else "recurrent_rule" if _is_of_a_step(at) else "gate_halves"
+    name = "mask" if chosen else "recurrent_rule" if _is_of_a_step(at) else at.by("loss_function", "gate_halves")
     yield from at.edit(_spread(turned, at), name, as_is, "does so the other way round")
 
 

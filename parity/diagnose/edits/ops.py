@@ -249,7 +249,7 @@ def _exchanged(at: At) -> Iterator[Edit]:
     if at.kind in ("sub", "div", "pow", "rsub", "rdiv") and len(at.taken) == 2:
         made = at.run.given(at.number, [each.value for each in at.taken[::-1]])
         words = f"has the operands of {at.kind} in order", f"exchanges the operands of {at.kind}"
-        yield from at.edit(made, OTHER_OPERATION, *words)
+        yield from at.edit(made, at.by("loss_function", OTHER_OPERATION), *words)
 
 
 def _reduced(at: At) -> Iterator[Edit]:

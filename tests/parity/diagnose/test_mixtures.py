@@ -31,8 +31,8 @@ def mixed(share, one=X @ W, other=Y, rest=None, line=None):
     return side._replace(ops=ops)
 
 
-def edits(side, number):
-    found = plain_edits(RecomputedPass(side), number, NOTHING)
+def edits(side, number, near=NOTHING):
+    found = plain_edits(RecomputedPass(side), number, near)
     return [each for each in found if each.as_is in WORDS]
 
 
@@ -44,6 +44,11 @@ def test_one_of_two_is_taken_throughout_or_both_the_other_way_round(share, names
     wanted = X @ W, Y, (X @ W) * (1 - share) + Y * share
     for each, value in zip(found, wanted, strict=True):
         np.testing.assert_allclose(each.value, value)
+
+
+def test_two_terms_of_a_loss_that_are_weighed_the_other_way_round_are_another_loss():
+    found = edits(mixed(GATE), 3, NOTHING._replace(of_loss=True))
+    assert [each.name for each in found if each.changed.endswith("the other way round")] == ["loss_function"]
 
 
 def test_an_op_that_mixes_by_itself_does_so_too():
