@@ -50,7 +50,7 @@ def script(tmp_path):
 
 def recorded(folder: Path, *names: str) -> Path:
     """Leaves a recording that names hazards beside the checkout that was run."""
-    facts = {"hazards": [{"name": name} for name in names]}
+    facts = {"hazards": [{"name": name, "evidence": ""} for name in names]}
     TraceWriter(folder / "trace", {"package": "parity"}, facts).close()
     return folder
 
