@@ -35,16 +35,22 @@ def loss(model, x, y):
 """
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_what_is_wrong_with_it_is_found_all_the_same(tmp_path, together):
-    write_texts(tmp_path, tf=TF, torch=PORT.replace("torch.tanh(self.first(x))", "torch.tanh(x)"))
-    with open_sides(None) as sides:
-        if together:  # as `parity run` has it: the other side is left in the middle of an answer
-            fail_together(*sides.started)
-        result = run_case(load_case(tmp_path / "case.toml"), sides, ["function"])
+def what_is_wrong(folder, sides):
+    write_texts(folder, tf=TF, torch=PORT.replace("torch.tanh(self.first(x))", "torch.tanh(x)"))
+    result = run_case(load_case(folder / "case.toml"), sides, ["function"])
     assert result.verdict == "different"
     assert result.first_difference.name == "first" and "in the layer first" in result.first_difference.where
     assert result.notes[-1].startswith("DistributedDataParallel ends this port in its second step")
+
+
+def test_what_is_wrong_with_it_is_found_all_the_same(tf2_sides, tmp_path):
+    what_is_wrong(tmp_path, tf2_sides)
+
+
+def test_what_is_wrong_with_it_is_found_where_the_other_side_is_left_in_the_middle_of_an_answer(tmp_path):
+    with open_sides(None) as sides:
+        fail_together(*sides.started)  # as `parity run` has it
+        what_is_wrong(tmp_path, sides)
 
 
 def test_where_nothing_else_is_wrong_it_is_said_as_it_is_and_so_it_is_with_a_folder_of_traces(tf2_sides, tmp_path):
