@@ -13,13 +13,21 @@ from parity.trace.arrays import Array
 
 OTHER_OPERATION = "other_operation"
 LEAST_FACTOR = 1e-4  # with a smaller one what is multiplied by it is as good as gone
-EDITED_ACTIVATIONS = frozenset(
-    ["relu", "relu6", "sigmoid", "tanh", "softplus", "elu", "silu", "gelu", "leaky_relu", "hard", "selu", "softmax"]
-)
+# Tried where the other side has one of them: few nets have.
+RARE_ACTIVATIONS = frozenset(["selu", "mish", "hardswish", "hardsigmoid"])
+EDITED_ACTIVATIONS = RARE_ACTIVATIONS | {
+    "relu", "relu6", "sigmoid", "tanh", "softplus", "elu", "silu", "gelu", "leaky_relu", "hard", "softmax"
+}  # fmt: skip
 # What is missing of these is another activation function, none; a softmax or a norm that is missing is an op left out.
 ACTIVATIONS_LEFT_OUT = EDITED_ACTIVATIONS - {"softmax"}
-# Functions that are tried where an op of one of these kinds is near.
-NEEDING = {"GELU": {"gelu", "erf"}, "GELU (tanh)": {"gelu", "tanh", "pow"}, "hard sigmoid": {"hardsigmoid", "relu6"}}
+# Functions that a side may make of several ops, and are tried where one of these kinds is near.
+NEEDING = {
+    "GELU": {"gelu", "erf"},
+    "GELU (tanh)": {"gelu", "tanh", "pow"},
+    "hard sigmoid": {"relu6"},
+    "hard swish": {"relu6"},
+    "Mish": {"softplus"},
+}
 # Through these a term of the loss passes as a sum and a factor: what it is multiplied by is its weight.
 ADDITIVE = LAYOUTS | frozenset(["add", "addn", "sub", "mul", "div", "neg", "mean", "sum", "rdiv", "rsub"])
 
@@ -130,7 +138,8 @@ def functions_of(x: Array, near: Collection[str]) -> Iterator[tuple[str, Array]]
         for name, function in UNARY.items():
             # Of the functions that are no activations only those are tried that the other side has near: a square root
             # in place of a logarithm is nobody's mistake.
-            made = np.asarray(function(x)) if name in EDITED_ACTIVATIONS or name in near else x
+            wanted = name in near or name in EDITED_ACTIVATIONS - RARE_ACTIVATIONS
+            made = np.asarray(function(x)) if wanted else x
             if made is not x and np.isfinite(made).all():
                 yield name, made
         for slope in SLOPES:

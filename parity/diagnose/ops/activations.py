@@ -50,6 +50,8 @@ def _atanh(y: Array) -> Array:
 
 SLOPES = (0.01, 0.1, 0.2, 0.3)  # of leaky ReLUs: the defaults of torch, of darknet's nets, of tf.nn and of keras
 
+SCALE_OF_SELU, ALPHA_OF_SELU = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+
 FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "no activation": lambda x: x,
     "ReLU": lambda x: np.maximum(x, 0.0),
@@ -64,6 +66,10 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "sigmoid": _sigmoid,
     # torch's slope of 1/6; that of Keras is 1/5.
     "hard sigmoid": lambda x: np.clip(x / 6 + 0.5, 0.0, 1.0),
+    "hard swish": lambda x: x * np.clip(x / 6 + 0.5, 0.0, 1.0),
+    "Mish": lambda x: x * np.tanh(np.logaddexp(x, 0.0)),
+    # Klambauer et al., https://arxiv.org/abs/1706.02515.
+    "SELU": lambda x: SCALE_OF_SELU * np.where(x > 0, x, ALPHA_OF_SELU * np.expm1(np.minimum(x, 0.0))),
 }
 # What the values were before: told only where the function is invertible.
 INVERSES: dict[str, Callable[[Array], Array]] = {

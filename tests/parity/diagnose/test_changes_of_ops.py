@@ -368,7 +368,17 @@ def test_a_function_is_replaced_by_every_activation_and_by_what_the_other_side_h
 
 @pytest.mark.parametrize(
     ("near", "name"),
-    [("gelu", "gelu"), ("erf", "gelu"), ("pow", "gelu (tanh)"), ("tanh", "gelu (tanh)"), ("relu6", "hard sigmoid")],
+    [
+        ("gelu", "gelu"),
+        ("erf", "gelu"),
+        ("pow", "gelu (tanh)"),
+        ("tanh", "gelu (tanh)"),
+        ("relu6", "hard sigmoid"),
+        ("relu6", "hard swish"),
+        ("hardswish", "hardswish"),
+        ("softplus", "mish"),
+        ("selu", "selu"),
+    ],
 )
 def test_a_function_of_several_ops_is_tried_where_one_of_them_is_near(near, name):
     tried = {each.changed for each in edits(("Relu", [0], np.maximum(H, 0)), kinds=[near])}

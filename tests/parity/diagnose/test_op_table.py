@@ -356,3 +356,16 @@ def test_what_takes_fewer_channels_than_its_kernel_reads_is_not_computed():
     attributes = {"strides": [1, 1, 1, 1], "padding": "SAME"}
     assert computed("Conv2D", [IMAGE, kernel], attributes) is None
     assert computed("Conv2D", [np.concatenate([IMAGE, IMAGE], -1), kernel], attributes) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        # Of torch.nn.functional, at -4, -1, 0, 1, 4.
+        ("hard swish", [0.0, -0.3333333333333333, 0.0, 0.6666666666666666, 4.0]),
+        ("Mish", [-0.07259174079202535, -0.30340146137410895, 0.0, 0.8650983882673103, 3.9974128069762385]),
+        ("SELU", [-1.7258986281898945, -1.1113307378125625, 0.0, 1.0507009873554805, 4.202803949421922]),
+    ],
+)
+def test_rarer_activations_are_what_torch_computes(name, values):
+    np.testing.assert_allclose(FUNCTIONS[name](np.array([-4.0, -1.0, 0.0, 1.0, 4.0])), values, 1e-12, 1e-15)
