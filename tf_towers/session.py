@@ -14,7 +14,7 @@ from tf_towers.tf_types import Graph, Session
 NON_NEGATIVE_SLOTS = frozenset(["v", "rms", "ms", "mg", "accumulator", "accum", "accum_update", "vhat"])
 
 
-def perturbed(state: Mapping[str, Any], seed: int) -> Tensors:
+def perturbed(state: Mapping[str, Any], seed: int, slots_by_name: bool = True) -> Tensors:
     """Moves an initial state away from the values that hide bugs.
 
     Zero biases, unit gammas, fresh statistics and empty slots make swaps and omissions invisible, so weights and
@@ -23,15 +23,17 @@ def perturbed(state: Mapping[str, Any], seed: int) -> Tensors:
     Args:
       state: dict of trace name (``var/…``, ``stat/…``, ``slot/…``, ``state/…``) to array.
       seed: int; the noise of a variable depends on it and on the variable's name, on nothing else.
+      slots_by_name: whether a slot's name says that it is never below 0, as in TensorFlow's own optimizers. In a script's
+        own an "m" may be a norm that is divided by: none starts below 0 there.
 
     Returns:
       A new dict, floats rounded to float32 so that every precision can start from exactly the same place. Counters
       (``state/…``) are left as they are.
     """
-    return {name: _perturbed(name, np.asarray(value), seed) for name, value in state.items()}
+    return {name: _perturbed(name, np.asarray(value), seed, slots_by_name) for name, value in state.items()}
 
 
-def _perturbed(name: str, value: Array, seed: int) -> Array:
+def _perturbed(name: str, value: Array, seed: int, slots_by_name: bool) -> Array:
     key = parse_key(name)
     quantity = key.quantity
     if quantity == "state" or value.dtype.kind != "f":
@@ -41,7 +43,8 @@ def _perturbed(name: str, value: Array, seed: int) -> Array:
     noise = random.standard_normal(value.shape)
     if quantity == "slot":
         # At least 1e-4: a root of something near zero would make the first update huge.
-        moved: Any = (0.01 * (1 + np.abs(noise))) ** 2 if key.slot in NON_NEGATIVE_SLOTS else 0.01 * noise
+        signed = slots_by_name and key.slot not in NON_NEGATIVE_SLOTS
+        moved: Any = 0.01 * noise if signed else (0.01 * (1 + np.abs(noise))) ** 2
     elif quantity == "stat" and np.all(value > 0):
         # Log-normal, so that variances stay positive: within a factor of 1.5 for two standard deviations.
         moved = value * np.exp(0.2 * noise)

@@ -34,7 +34,7 @@ from tf_towers.graph.build import build
 from tf_towers.graph.options import TABLES, Plan
 from tf_towers.graph.tower import with_loss_factor
 from tf_towers.graph.training import Training
-from tf_towers.graph.update.optimizer import Part, make_optimizer
+from tf_towers.graph.update.optimizer import Part, make_optimizer, names_slots_as_tensorflow
 from tf_towers.session import perturbed, session
 from tf_towers.step import Pace, Stepper, in_order
 
@@ -111,7 +111,7 @@ class Side:
         the elements of what the graph itself starts statistics and constants at, random ones left out, and with what a
         checkpoint did not hold.
         """
-        _, stepper, _, variables = self._prepared[arguments["precision"]]
+        training, stepper, _, variables = self._prepared[arguments["precision"]]
         stepper.initialize()
         state = stepper.state()
         fresh = {name: [float(np.min(v)), float(np.max(v))] for name, v in state.items() if quantity_of(name) == "slot"}
@@ -122,7 +122,7 @@ class Side:
             stepper.initialize()  # once more: what is drawn at random is another number then
             told = _constants(state, stepper.state())
         if kind == "perturbed":
-            state = perturbed(state, arguments["seed"])
+            state = perturbed(state, arguments["seed"], names_slots_as_tensorflow(training.optimizer))
         elif kind == "checkpoint":
             state, missing = start_from_checkpoint(path, state, variables)
         writer = TraceWriter(arguments["out"], {"package": "tf_towers"})

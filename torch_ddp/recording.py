@@ -99,8 +99,10 @@ class Recording:
         """
         if self._writer is None and self._rank.rank == 0:
             self._writer = self._open()
-        counters = {LEARNING_RATE: np.array(self._optimizer.param_groups[0]["lr"], np.float64)}
-        counters[GLOBAL_STEP] = np.array(self._made, np.int64)
+        group = self._optimizer.param_groups[0]
+        counters = {GLOBAL_STEP: np.array(self._made, np.int64)}
+        if "lr" in group:  # one of a script's own may have none
+            counters[LEARNING_RATE] = np.array(group["lr"], np.float64)
         self._loss, self._combined = None, {}
         self._observer.forget()
         if self._reduction:

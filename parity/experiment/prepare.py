@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from parity.case import Case, as_declared
 from parity.experiment.mapping.by_numbers import Ready, decide_by_numbers
+from parity.experiment.mapping.of_slots import with_slots_by_numbers
 from parity.experiment.recording import Setup, SidePaths
 from parity.experiment.sides.tensorflow_side import ReferenceSide, TensorFlowSide
 from parity.experiment.sides.torch_side import TorchSide
@@ -108,6 +109,12 @@ def prepare_both(case: Case, reference: ReferenceSide, candidate: TorchSide, out
         join = joined(draft.mapping())
         tick("find out what belongs together", 1, 1)
     mapping, own = draft.mapping(), candidate.prepare("float32").result()
+    join = with_slots_by_numbers(
+        join,
+        Ready(reference, inputs, candidate, joined, started, feeds, out, torch["own_values"]),
+        (tf["facts"].get("slots") or (), own["facts"].get("slots") or ()),
+        str((own["facts"].get("optimizer") or {}).get("name", "")),
+    )
     start = SidePaths(started, write_init(out / "start" / "torch", translated(join, read_all(Trace(started).init()))))
     # What a checkpoint holds is not how the reference starts a buffer.
     known = {} if case.init.startswith("checkpoint") else initial
@@ -209,8 +216,10 @@ def _no_inference(prepared: dict[str, Any]) -> str:
 
 
 def _slot_notes(join: Join) -> list[str]:
-    told = "the slot {} of the reference was taken for {} of the port: each is the only one that no name matches"
-    return [told.format(one, other) for one, other in join.left_slots.items()]
+    alone = len(join.joined_slots) == 1
+    why = "each is the only one that no name matches" if alone else "behind a first step they hold the same numbers"
+    told = "the slot {} of the reference was taken for {} of the port: {}"
+    return [told.format(one, other, why) for one, other in join.joined_slots.items()]
 
 
 def _slots(initial: dict[str, list[float]]) -> dict[str, list[float]]:

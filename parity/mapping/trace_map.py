@@ -1,5 +1,6 @@
 """Maps every tensor of the reference's trace to the candidate's, in the same layout."""
 
+import copy
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -112,10 +113,16 @@ class Join:
         self._variables = variables
         self._names = dict(names)
         self._slots = tuple(slots)
-        self.left_slots = only_slots_left(tuple(reference_slots), self._slots)
+        self.joined_slots = only_slots_left(tuple(reference_slots), self._slots)
         self._loaded = tuple(loaded)
         self._order = {pair.reference: place for place, pair in enumerate(variables.pairs)}
         self._candidates: dict[TensorKey, tuple[str, ...]] = {}
+
+    def with_slots(self, slots: Mapping[str, str]) -> "Join":
+        """Returns this with the reference's slots joined to those of the candidate, whatever their names say."""
+        made = copy.copy(self)
+        made.joined_slots, made._candidates = dict(slots), {}
+        return made
 
     def candidates(self, key: TensorKey) -> tuple[str, ...]:
         """Returns the names in the candidate's trace that make up a tensor of the reference; none for a missing slot."""
@@ -138,7 +145,7 @@ class Join:
 
     def _of_variable(self, key: TensorKey) -> tuple[str, ...]:
         # A slot goes by both names, its own and its variable's: "slot/Momentum/w" is "slot/momentum_buffer/w.weight".
-        slot = self.left_slots.get(key.slot) or slot_partner(key.slot, self._slots) if key.slot else ""
+        slot = self.joined_slots.get(key.slot) or slot_partner(key.slot, self._slots) if key.slot else ""
         if slot is None:
             return ()
         pair = self._variables.pair(key.name)

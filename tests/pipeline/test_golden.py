@@ -116,7 +116,10 @@ def test_a_folder_that_is_no_golden_trace_or_of_another_version_is_refused(copie
 @pytest.mark.parametrize(
     ("cut", "told"),
     [
-        (lambda values: np.float32(3.0), "expected examples along the first axis of feed/features in .*, got one number"),
+        (
+            lambda values: np.float32(3.0),
+            "expected examples along the first axis of feed/features in .*, got one number",
+        ),
         (lambda values: values[:-1], "expected 12 examples along the first axis of feed/targets in .*, got 11"),
     ],
 )

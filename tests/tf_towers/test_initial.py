@@ -42,6 +42,35 @@ def test_variances_and_squared_slots_stay_positive_and_the_others_take_both_sign
     assert answer["stat/mean"].min() < 0
 
 
+def _by_no_name(seed, **state):
+    return tf_towers.perturbed({name.replace("__", "/"): value for name, value in state.items()}, seed, False)
+
+
+def test_no_slot_of_a_scripts_own_optimizer_starts_below_zero(tf):
+    answer = tf(_by_no_name, seed=0, **STATE)
+    assert answer["slot/m/w"].min() > 0 and answer["slot/v/w"].min() > 0
+    assert answer["var/w"].min() < 0
+
+
+def _own_classes():
+    import tensorflow.compat.v1 as real
+
+    from tf_towers.graph.update.optimizer import names_slots_as_tensorflow
+
+    class Own(real.train.AdamOptimizer):
+        pass
+
+    class Several:
+        first, others = real.train.AdamOptimizer(), {"head": Own()}
+
+    known = [names_slots_as_tensorflow(each) for each in (real.train.AdamOptimizer(), Own(), Several())]
+    return {"known": np.array(known)}
+
+
+def test_names_of_slots_are_known_of_tensorflows_own_optimizers_alone(tf):
+    assert tf(_own_classes)["known"].tolist() == [True, False, False]
+
+
 def test_every_precision_starts_from_the_same_place(tf):
     answer = tf(_perturbed, seed=0, **STATE)
     for value in answer.values():

@@ -188,9 +188,9 @@ def slots_of(optimizer: Optimizer, parameter: Tensor) -> dict[str, Tensor]:
 
 
 def named_counters(optimizer: Optimizer) -> dict[str, float]:
-    """Returns the optimizer's scalars: `learning_rate`, and its powers of beta where it keeps them."""
+    """Returns the optimizer's scalars where it keeps them: `learning_rate`, powers of beta."""
     group = optimizer.param_groups[0]
-    counters = {"learning_rate": float(group["lr"])}
+    counters = {"learning_rate": float(group["lr"])} if "lr" in group else {}  # one of a script's own may have none
     counters.update((name, float(group[name])) for name in COUNTERS if name in group)
     return counters
 

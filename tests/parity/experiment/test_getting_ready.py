@@ -50,12 +50,12 @@ def joined(of_case, candidate, **facts):
 
 def test_the_only_slots_that_are_left_are_joined_where_the_references_are_known():
     join = joined(case(), Candidate("own", "exp_avg"), slots=["m", "Hidden"])
-    assert join.left_slots == {"Hidden": "own"}
+    assert join.joined_slots == {"Hidden": "own"}
     assert join.candidates(parse_key("slot/Hidden/conv/kernel")) == ("slot/own/conv.weight",)
     assert _slot_notes(join) == [
         "the slot Hidden of the reference was taken for own of the port: each is the only one that no name matches"
     ]
-    assert joined(case(), Candidate("own", "exp_avg")).left_slots == {}
+    assert joined(case(), Candidate("own", "exp_avg")).joined_slots == {}
     assert _slot_notes(joined(case(), Candidate())) == []
 
 

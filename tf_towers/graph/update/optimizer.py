@@ -12,6 +12,8 @@ from tf_towers.tf_types import Operation, Optimizer, Pairs, Tensor, Variable
 
 # Several optimizers in one step: one for each part of the variables, some with a loss of their own.
 
+OF_TENSORFLOW = frozenset(["tensorflow", "tensorflow_core", "tensorflow_estimator", "tf_towers"])
+
 # Replicated variables: copy_1/conv1/kernel is tower 1's copy of conv1/kernel.
 COPY_SCOPE = re.compile(r"^copy_\d+/")
 
@@ -28,6 +30,12 @@ class Part(NamedTuple):
     make: Callable[[], Optimizer]
     only: str
     loss: Optional[str]
+
+
+def names_slots_as_tensorflow(optimizer: Optimizer) -> bool:
+    """Tells whether no optimizer, of one or several, is of a script's own class, which may call its slots anything."""
+    each = [getattr(optimizer, "first", optimizer), *getattr(optimizer, "others", {}).values()]
+    return all(type(one).__module__.partition(".")[0] in OF_TENSORFLOW for one in each)
 
 
 def parts_of(parts: Mapping[str, Part], names: Sequence[str]) -> Dict[str, str]:
