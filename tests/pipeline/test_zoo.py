@@ -36,7 +36,7 @@ def test_every_case_is_in_one_half_by_lot(bugs):
 def test_every_bug_of_a_case_can_be_planted(bugs, name, tmp_path):
     case = ZOO / "cases" / name
     found = bugs.bugs_of(case)
-    assert len(found) >= 6
+    assert len(found) >= 2
     for bug in found:
         planted = bugs.plant(case, bug, tmp_path / bug.id)
         assert (planted / bug.file).read_text() != (case / bug.file).read_text()

@@ -16,14 +16,15 @@ from parity.trace import TensorFile, Trace
 from parity.worker.failures import SideFailed
 
 MOST_SLOTS = 3  # of a side: 6 orders, a step of the port each
+NAMED_AS_USUAL = ("torch.optim.", "torch_ddp.", "apex.")  # modules whose names of slots are known
 NORM = "exp_inf"  # what torch's Adamax keeps: scripts call it "m" or "v"
 
 
 def with_slots_by_numbers(join: Join, ready: Ready, slots: tuple[Collection[str], Collection[str]], name: str) -> Join:
     """Returns the join with slots joined that hold the same numbers behind a first step, where those of a name do not.
 
-    Names of torch's own optimizers are known, and no step is made for these. Where no order of the slots makes all of
-    them the same, as behind a bug, names decide as before.
+    Names of torch's own optimizers and of ours are known, and no step is made for these. Where no order of the slots makes
+    all of them the same, as behind a bug, names decide as before.
 
     Args:
       join: of what it is decided.
@@ -32,7 +33,7 @@ def with_slots_by_numbers(join: Join, ready: Ready, slots: tuple[Collection[str]
       name: of the candidate's optimizer, its class with its module.
     """
     own, other = (sorted(each) for each in slots)
-    known = name.startswith("torch.optim.") and NORM not in other
+    known = name.startswith(NAMED_AS_USUAL) and NORM not in other
     if known or not 1 < len(own) == len(other) <= MOST_SLOTS or Capability.RERUN not in ready.reference.capabilities:
         return join
     if any(slot_partner(slot, other) is None for slot in own):
