@@ -140,11 +140,12 @@ def diagnose_case(case: Case, again: Rerun, rejudged: Rejudged) -> tuple[Level, 
         lambda level: with_cut(level, again, evidence),
         lambda level: with_parting(level, again, evidence),
         lambda level: _with_onward(level, first, again, evidence),
+        # In front of all that names further bugs: theirs may be in layers.
+        lambda level: with_operations_of_the_loss(level, located),
         lambda level: _with_further(level, first, case, rejudged),
         lambda level: _with_causes_behind_the_start(level, first, case, again, rejudged),
         # Behind all that look at level 1's own first difference: it puts the layer in its place.
         lambda level: with_location(level, located or at_own_loss),
-        lambda level: with_operations_of_the_loss(level, located),
         # Of bugs behind the first one nobody is told before those of the first.
         lambda level: replace(level, causes=own_first(level.causes, level.first_difference)),
     ]

@@ -98,12 +98,11 @@ def prepare_both(case: Case, reference: ReferenceSide, candidate: TorchSide, out
     steps, shards = list(range(case.steps)), case.towers * case.micro_batches
     feeds = _write_feeds(out, join, steps)
     started, initial = out / "start" / "tf", reference.initialize(out / "start" / "tf")
+    ready = Ready(reference, inputs, candidate, joined, started, feeds, out, torch["own_values"])
     # Deciding by numbers costs a step of each side, so that names and shapes come first.
     if any(guess.open for guess in draft.guesses):
         tick("find out what belongs together", 0, 1)
-        draft = decide_by_numbers(
-            draft, Ready(reference, inputs, candidate, joined, started, feeds, out, torch["own_values"])
-        )
+        draft = decide_by_numbers(draft, ready)
         if structure and not any(guess.verified for guess in draft.guesses):
             draft = plain  # of gradients that are all others nothing can be told
         join = joined(draft.mapping())
@@ -111,7 +110,7 @@ def prepare_both(case: Case, reference: ReferenceSide, candidate: TorchSide, out
     mapping, own = draft.mapping(), candidate.prepare("float32").result()
     join = with_slots_by_numbers(
         join,
-        Ready(reference, inputs, candidate, joined, started, feeds, out, torch["own_values"]),
+        ready,
         (tf["facts"].get("slots") or (), own["facts"].get("slots") or ()),
         str((own["facts"].get("optimizer") or {}).get("name", "")),
     )
@@ -216,7 +215,7 @@ def _no_inference(prepared: dict[str, Any]) -> str:
 
 
 def _slot_notes(join: Join) -> list[str]:
-    alone = len(join.joined_slots) == 1
+    alone = len(join.joined_slots) == 1  # by numbers all are joined, and there are two at least
     why = "each is the only one that no name matches" if alone else "behind a first step they hold the same numbers"
     told = "the slot {} of the reference was taken for {} of the port: {}"
     return [told.format(one, other, why) for one, other in join.joined_slots.items()]

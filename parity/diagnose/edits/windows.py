@@ -14,7 +14,7 @@ from parity.diagnose.agreement import same_values
 from parity.diagnose.edits.edit import At, Edit
 from parity.diagnose.ops.forward_pass import RecomputedPass, Taken
 from parity.diagnose.ops.table import plain
-from parity.diagnose.ops.windows import Pads, TooLarge, convolved, pooled, work
+from parity.diagnose.ops.windows import Pads, TooLarge, convolved, pads_from, pooled, work
 from parity.trace.arrays import Array
 
 ZERO_PADDING = frozenset(["pad", "padv2", "constant_pad_nd"])
@@ -103,10 +103,12 @@ def window_edits(at: At) -> Iterator[Edit]:
 def _pooled_otherwise(at: At) -> Iterator[Edit]:
     """A pooling's windows begin elsewhere, it takes the mean and not the maximum, or counts the padding in a mean."""
     name, attributes = at.kind.replace("_", "").rstrip("123d"), at.run.ops[at.number].attributes
+    sizes = attributes.get("ksize", attributes.get("1", attributes.get("kernel_size")))
+    if name not in FUNCTIONS_OF_POOLINGS or sizes is None:
+        return
     image = _unpadded(at.run, at.taken[0])
     spatial, of_graph = image.ndim - 2, "ksize" in attributes
-    sizes = attributes.get("ksize", attributes.get("1", attributes.get("kernel_size")))
-    if name not in FUNCTIONS_OF_POOLINGS or sizes is None or spatial < 1 or at.output.ndim != image.ndim:
+    if spatial < 1 or at.output.ndim != image.ndim:
         return
     image, output = (each if of_graph else np.moveaxis(each, 1, -1) for each in (image, at.output))
     strides = attributes.get("strides", attributes.get("2", attributes.get("stride"))) or sizes
@@ -115,11 +117,8 @@ def _pooled_otherwise(at: At) -> Iterator[Edit]:
     for kind, start, counts in product(FUNCTIONS_OF_POOLINGS, range(max(windows)), (False, True)):
         if counts and kind == "maxpool":
             continue
-        pads = []
-        for axis, (window, step) in enumerate(zip(windows, steps, strict=True)):
-            front = min(start, window - 1)
-            needed = (output.shape[1 + axis] - 1) * step + window - front - image.shape[1 + axis]
-            pads.append((front, max(needed, 0)))
+        starts = [min(start, window - 1) for window in windows]
+        pads = pads_from(starts, image.shape[1:-1], output.shape[1:-1], windows, steps)
         at.run.work += output.size * math.prod(windows)
         value = pooled(image, windows, steps, pads, kind == "avgpool", counts)
         value = value[(slice(None), *(slice(size) for size in output.shape[1:-1]))]

@@ -9,7 +9,7 @@ import numpy as np
 from parity.diagnose.agreement import reproduces, same_values
 from parity.diagnose.catalogue import build_cause
 from parity.diagnose.layers.other_rules import is_held
-from parity.diagnose.ops.windows import MOST_MULTIPLICATIONS, convolved, pooled, spread
+from parity.diagnose.ops.windows import MOST_MULTIPLICATIONS, convolved, pads_from, pooled, spread
 from parity.judge.result import Cause
 from parity.trace.arrays import Array
 
@@ -179,11 +179,8 @@ def _computed(op: Windows, way: _Way) -> Array:
     size, sizes, kernel = _size(op), op.reference.shape[1:3], way.kernel
     if kernel is not None and op.kind == TRANSPOSED:
         return spread(op.image, kernel, strides, (way.top, way.left), sizes, most=math.inf)
-    pads = []
-    for axis, start in enumerate((way.top, way.left)):
-        # What the last window needs of the image, and how much of that lies beyond its end.
-        needed = (sizes[axis] - 1) * strides[axis] + (size[axis] - 1) * way.dilation + 1
-        pads.append((start, max(0, needed - start - op.image.shape[1 + axis])))
+    covered = [(each - 1) * way.dilation + 1 for each in size]
+    pads = pads_from((way.top, way.left), op.image.shape[1:3], sizes, covered, strides)
     if kernel is None:
         made = pooled(op.image, size, strides, pads, way.kind == "AvgPool", way.counts_padding)
     else:

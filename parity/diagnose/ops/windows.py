@@ -225,6 +225,25 @@ def _transposed_convolution(arguments: Arguments, attributes: Attributes) -> Arr
     return made
 
 
+def pads_from(
+    starts: Sequence[int],
+    image: Sequence[int],
+    output: Sequence[int],
+    windows: Sequence[int],
+    strides: Sequence[int],
+) -> Pads:
+    """Returns the padding of windows that begin so far in front of an image, and as much behind it as the last one needs.
+
+    Args:
+      starts: by spatial axis, as all others: places in front of the first.
+      image, output: their sizes.
+      windows: sizes of what one window covers.
+      strides: of the windows.
+    """
+    axes = zip(starts, image, output, windows, strides, strict=True)
+    return [(start, max((made - 1) * step + window - start - size, 0)) for start, size, made, window, step in axes]
+
+
 def pooled(x: Array, windows: Sequence[int], strides: Sequence[int], pads: Pads, mean: bool, counts: bool) -> Array:
     """Returns the maximum or the mean of each window.
 

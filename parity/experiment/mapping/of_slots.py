@@ -36,13 +36,15 @@ def with_slots_by_numbers(join: Join, ready: Ready, slots: tuple[Collection[str]
     known = name.startswith(NAMED_AS_USUAL) and NORM not in other
     if known or not 1 < len(own) == len(other) <= MOST_SLOTS or Capability.RERUN not in ready.reference.capabilities:
         return join
-    if any(slot_partner(slot, other) is None for slot in own):
+    named = {slot: slot_partner(slot, other) for slot in own}
+    if None in named.values():
         return join
+    orders = (dict(zip(own, order, strict=True)) for order in permutations(other))
+    joins = [join, *(join.with_slots(order) for order in orders if order != named)]
     try:
         ready.reference.prepare("float64", ready.inputs).result()
         reference = ready.reference.run(_first_step(ready.feeds.tf, ready.start)).result().step(0)
-        orders = [join, *(join.with_slots(dict(zip(own, order, strict=True))) for order in permutations(other))]
-        return next((each for each in orders if _hold_the_same(each, reference, _step_of_port(each, ready))), join)
+        return next((each for each in joins if _hold_the_same(each, reference, _step_of_port(each, ready))), join)
     except SideFailed:  # it is told where the step is judged
         return join
 
