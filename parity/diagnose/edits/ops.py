@@ -280,7 +280,7 @@ def _accumulated(at: At) -> Iterator[Edit]:
     if at.kind not in ACCUMULATING or at.taken[0].value.shape != at.output.shape:
         return
     x, cause = np.asarray(at.taken[0].value, np.float64), at.by("loss_reduction", "reduction")
-    made = {
+    sums = {
         f"along axis {axis}{' from its end' if turned else ''}{', its own place left out' if left_out else ''}": (
             running_sum(x, axis, turned, left_out)
         )
@@ -288,8 +288,8 @@ def _accumulated(at: At) -> Iterator[Edit]:
         for turned in (False, True)
         for left_out in (False, True)
     }
-    own = next((words for words, value in made.items() if same_values(at.output, value)), None)
-    for words, value in made.items() if own is not None else ():
+    own = next((words for words, value in sums.items() if same_values(at.output, value)), None)
+    for words, value in sums.items() if own is not None else ():
         yield from at.edit(value, cause, f"adds up {own}", f"adds up {words}")
 
 

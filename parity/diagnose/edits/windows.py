@@ -113,7 +113,7 @@ def _pooled_otherwise(at: At) -> Iterator[Edit]:
     image, output = (each if of_graph else np.moveaxis(each, 1, -1) for each in (image, at.output))
     strides = attributes.get("strides", attributes.get("2", attributes.get("stride"))) or sizes
     windows, steps = (_by_axis(each, spatial, of_graph) for each in (sizes, strides))
-    made: dict[tuple[str, int, bool], Array] = {}
+    outputs: dict[tuple[str, int, bool], Array] = {}
     for kind, start, counts in product(FUNCTIONS_OF_POOLINGS, range(max(windows)), (False, True)):
         if counts and kind == "maxpool":
             continue
@@ -123,10 +123,12 @@ def _pooled_otherwise(at: At) -> Iterator[Edit]:
         value = pooled(image, windows, steps, pads, kind == "avgpool", counts)
         value = value[(slice(None), *(slice(size) for size in output.shape[1:-1]))]
         if value.shape == output.shape:
-            made[kind, start, counts] = value
+            outputs[kind, start, counts] = value
     # Its own kind first: of one number throughout, mean and maximum are the same.
-    own = next((way for way in sorted(made, key=lambda each: each[0] != name) if same_values(output, made[way])), None)
-    for way, value in made.items() if own is not None else ():
+    own = next(
+        (way for way in sorted(outputs, key=lambda each: each[0] != name) if same_values(output, outputs[way])), None
+    )
+    for way, value in outputs.items() if own is not None else ():
         if own is not None and not same_values(output, value):
             cause = "padding" if (way[0], way[2]) == (own[0], own[2]) else "pooling"
             words = (_words_of_pooling(*each) for each in (own, way))

@@ -236,7 +236,8 @@ def pads_from(
 
     Args:
       starts: by spatial axis, as all others: places in front of the first.
-      image, output: their sizes.
+      image: its sizes.
+      output: the sizes of what the windows give.
       windows: sizes of what one window covers.
       strides: of the windows.
     """

@@ -370,6 +370,13 @@ def test_a_change_that_makes_another_output_wrong_is_no_cause():
         assert sides.bench().makes_wrong(lambda b: {"feed/x": X / 2}, lambda s: s) == (not named)
 
 
+def test_a_change_that_puts_the_numbers_of_another_output_in_another_order_makes_it_not_wrong():
+    both = lambda b: b["feed/x"] @ W  # noqa: E731
+    sides = WithLosses(both, lambda b, s: both(b)[::-1], {"feed/x": X}, losses={"act/0/first": (both, both)})
+    assert not sides.bench().makes_wrong(lambda b: {"feed/x": X[::-1]}, lambda s: s)
+    assert sides.bench().makes_wrong(lambda b: {"feed/x": X[::-1] + 1e-3}, lambda s: s)
+
+
 MASK = np.where(X > 0, 1.0, 0.0)
 
 
