@@ -28,6 +28,7 @@ PARALLEL = 1e-9
 # sqrt((1 - c) / 2), 0.07 here: of its square, some 0.02 of |a|^2, rounding leaves 14 places.
 LEAST_COSINE = 0.99
 ELEMENTS_AT_ONCE = 1 << 23  # elements of either side that are compared at once: 64 MB
+FEWEST_MULTIPLES = 2  # pairs that have to have one factor for it to be that of all
 FEWEST_COMPARED = 4  # elements: of fewer, being a multiple is likelier to be chance; of one, it is certain
 
 
@@ -82,6 +83,35 @@ class Gradients(Numbers):
         for row, place in zip(*np.nonzero(close & ~silent), strict=True):
             distances[row, place] = self._distance(ones[row], others[place])
         return distances
+
+    def of_one_factor(self, draft: Draft) -> "Gradients | None":
+        """Returns the same with the candidate's gradients divided by the factor that they all have; None without such a one.
+
+        A sum that is taken for a mean, over towers or over examples, leaves every gradient a multiple: what is read and
+        written where is the same, and numbers decide as they do without it.
+
+        Args:
+          draft: pairs, whose gradients are compared. What was made of statistics is no multiple, and stays.
+        """
+        factors = [factor for factor in map(self._factor, draft.guesses) if factor is not None]
+        if len(factors) < FEWEST_MULTIPLES or max(factors) - min(factors) > PARALLEL * min(factors):
+            return None
+        statistics = {
+            name for guess in draft.guesses if guess.variable.kind == "statistic" for name in guess.unit.names
+        }
+        divided = {
+            name: value if name in statistics else np.asarray(value, np.float64) / factors[0]
+            for name, value in self._candidate.items()
+        }
+        return Gradients(self._reference, divided, max(self._tolerance, PARALLEL))
+
+    def _factor(self, guess: Guess) -> float | None:
+        """Returns how many times the reference's gradient the candidate's is in a pair; None where equal, or no multiple."""
+        if self(guess.variable, guess.unit, guess.text) != ALONG:
+            return None
+        one, other = self._of_reference(guess.variable, guess.unit, guess.text), self._of_candidate(guess.unit)
+        assert one is not None and other is not None  # of which a distance is known
+        return float(one @ other) / float(one @ one)
 
     def _held(self, unit: Unit) -> tuple[int, ...]:
         return tuple(place for place, name in enumerate(unit.names) if name in self._candidate)

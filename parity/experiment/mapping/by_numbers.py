@@ -85,6 +85,10 @@ def _decided(draft: Draft, ready: Ready) -> Draft:
     for variant in draft.variants():
         gradients = Gradients(known, _moved_by_candidate(variant, ready, tied))
         found = variant.by(gradients).with_reasons_since(draft)
+        # Under a factor that all gradients have, a vector of a few elements says less than names do.
+        multiples = None if found.agrees else gradients.of_one_factor(found)
+        if multiples is not None:
+            gradients, found = multiples, variant.by(multiples).with_reasons_since(draft)
         if found.agrees:
             return most_reached(found, gradients, own_passes)
         variants.append((found, variant, gradients))

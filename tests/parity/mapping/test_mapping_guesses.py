@@ -338,6 +338,31 @@ def test_gradients_that_are_all_off_by_a_factor_decide_where_order_is_misleading
     assert not any(guess.verified for guess in draft.guesses)
 
 
+@pytest.mark.parametrize("name", PORTS)
+def test_without_the_factor_that_all_gradients_have_they_decide_and_verify_as_equal_ones_do(name):
+    port = PORTS[name]()
+    port.candidate.reverse()
+    equal = gradients(port)
+    weights = {variable.name for variable in port.candidate if variable.kind == "weight"}
+    scaled = Gradients(
+        equal._reference, {name: value / (3 if name in weights else 1) for name, value in equal._candidate.items()}
+    )
+    draft = draft_mapping(port.reference, port.candidate, {})
+    known = draft.by(equal)
+    multiples = scaled.of_one_factor(draft.by(scaled))
+    if sum(guess.variable.kind == "weight" and np.prod(guess.variable.shape) >= 4 for guess in known.guesses) < 2:
+        assert multiples is None
+        return
+    found = draft.by(multiples)
+    assert joined(found) == joined(known)
+    assert [guess.verified for guess in found.guesses] == [guess.verified for guess in known.guesses]
+    # Equal gradients have no factor to be divided by, and two that have another each have none in common.
+    assert equal.of_one_factor(known) is None
+    first = next(guess.unit.names for guess in found.guesses if np.prod(guess.variable.shape) >= 4)
+    uneven = Gradients(equal._reference, {**scaled._candidate, **{name: equal._candidate[name] / 2 for name in first}})
+    assert uneven.of_one_factor(known) is None
+
+
 def test_a_kernel_that_the_graph_transposes_itself_is_taken_as_it_is_where_its_shape_says_so():
     reference = [Variable("loss/output_weights", (4, 32), use="MatMul"), Variable("fc/kernel", (16, 32), use="MatMul")]
     candidate = [Variable("classifier.weight", (4, 32), use="Linear"), Variable("fc.weight", (32, 16), use="Linear")]
