@@ -36,6 +36,7 @@ SETS = (
     "labelled_eleventh",
     "labelled_twelfth",
     "labelled_thirteenth",
+    "labelled_fourteenth",
 )
 LABELS = Path(__file__).parents[1] / "tests" / "parity" / "scan" / "labels"
 NEAR = 3  # lines by which a reader and the scan may name another line of one place

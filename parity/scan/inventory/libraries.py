@@ -107,6 +107,8 @@ NEURALGYM_WAYS: Mapping[str, Way] = {
     ),
 }
 TRAINERS = re.compile(r"^\w*MultiGPU\w*Trainer$")
+# What a trainer of one's own calls of tensorpack, under either of its names.
+BUILDERS = re.compile(r"(^|\.)DataParallelBuilder\.(build_on_towers|call_for_each_tower)$")
 _T2T = Way(
     "tensor2tensor",
     "Towers that tensor2tensor builds of one model, as many as num_gpus: the loss is the mean of theirs. DDP averages.",
@@ -141,22 +143,29 @@ WHOLE = {
 
 
 def library_towers(repository: Repository) -> Iterator[Towers]:
-    """Yields a place for each way and function, by module and line."""
+    """Yields a place for each way and function, by module and line; each class of strategies is a way of its own."""
     for module in repository.modules:
         if is_test(module):
             continue
         for function in module.functions:
             uses = [Use(call, module, module.resolved(call.func)) for call in function.calls]
             known = [(use, way) for use in uses if (way := _way(use, repository)) is not None]
-            for kind in dict.fromkeys(way.kind for _, way in known):
-                use, way = min((each for each in known if each[1].kind == kind), key=lambda each: _rank(each[0]))
+            for of_way in dict.fromkeys(_name_of_way(*each) for each in known):
+                same = [each for each in known if _name_of_way(*each) == of_way]
+                use, way = min(same, key=lambda each: _rank(each[0]))
                 facts = (Fact("what it is", way.meaning), Fact("call", source_of(use.call)))
-                same = [each.call for each, of in known if of.kind == kind]
-                called = [_evaluated_by(each, module) for each in same]
+                called = [_evaluated_by(each.call, module) for each, _ in same]
                 if all(called):
-                    words = f"{kind}, by which nothing is trained here: only {', '.join(sorted(set().union(*called)))}"
+                    words = (
+                        f"{way.kind}, by which nothing is trained here: only {', '.join(sorted(set().union(*called)))}"
+                    )
                     facts = (Fact("what it is", words), facts[1])
-                yield Towers(EVALUATION if all(called) else kind, place_of(use.call, module), function.name, facts)
+                yield Towers(EVALUATION if all(called) else way.kind, place_of(use.call, module), function.name, facts)
+
+
+def _name_of_way(use: Use, way: Way) -> str:
+    # A function that chooses among strategies builds other copies with each of them; all else of one kind is one thing.
+    return use.last if use.last.endswith("Strategy") else way.kind
 
 
 def _way(use: Use, repository: Repository) -> Way | None:
@@ -176,7 +185,7 @@ def _way(use: Use, repository: Repository) -> Way | None:
         return None if number is None or source_of(number) in ("0", "1", "None") else _T2T
     if use.name.startswith("neuralgym."):
         return NEURALGYM_WAYS.get(use.last)
-    if TRAINERS.search(use.last) and _is_of_tensorpack(use, repository):
+    if BUILDERS.search(use.name) or (TRAINERS.search(use.last) and _is_of_tensorpack(use, repository)):
         return _TENSORPACK
     return WHOLE.get(use.name) or LIBRARY_WAYS.get(use.last)
 

@@ -167,7 +167,17 @@ def _never_read(code: Code) -> Iterator[Hit]:
                     text = (
                         f"{source_of(use.call)} reads a step that no update counts: the rate stays what it is at first"
                     )
-                    yield Hit(use.call, use.module, text)
+                    yield Hit(use.call, use.module, text, _may_steer(use, program))
+
+
+def _may_steer(schedule: Use, program: Program) -> bool:
+    """Whether an optimizer may have its rate from a schedule: not where each that is seen has a number for its rate."""
+    makers = optimizers(program)
+    rates = [(use.argument("learning_rate", 0), use.module) for use in makers]
+    return not makers or any(
+        rate is None or not all(isinstance(each, ast.Constant) for each in program.repository.sources(rate, module, 2))
+        for rate, module in rates
+    )
 
 
 def _is_step(node: ast.expr, program: Program, use: Use) -> bool:
@@ -299,7 +309,8 @@ OPTIMIZER_RULES = (
         "schedule-stands-still",
         Severity.WARNING,
         "the schedule reads a step that nothing counts",
-        "No update is given the global step, and nothing else counts it: the learning rate stays what it is at first.",
+        "No update is given the global step, and nothing else counts it: the learning rate stays what it is at first. Where "
+        "every optimizer that is seen has a number for its rate, a note.",
         "A scheduler that is stepped changes the rate.",
         "A constant rate is the script's training; most wanted the schedule.",
         _never_read,

@@ -106,6 +106,7 @@ LIBRARIES = {
     "from keras_extras.utils.multi_gpu import make_parallel\nm = make_parallel(m, 2)": "make_parallel",
     "from deployment import model_deploy\nclones = model_deploy.create_clones(config, fn)": "slim model_deploy",
     "fn = tf.contrib.estimator.replicate_model_fn(model_fn)": "replicate_model_fn",
+    "from tensorpack import *\ncosts = DataParallelBuilder.build_on_towers([0, 1], tower, devices)": "tensorpack trainer",
     "from mpi4py import MPI\ncomm.Allreduce(flat_grads, total, op=MPI.SUM)": "MPI",
     "with tf.device(tf.train.replica_device_setter(ps_tasks=FLAGS.ps_tasks)): pass": "parameter servers",
 }
@@ -595,6 +596,19 @@ def test_a_trainer_of_an_example_of_tensorpack_is_named(tmp_path, source, define
     )
     (tmp_path / "other.py").write_text(f"import tensorflow as tf\n{defined}\n", encoding="utf-8")
     assert [each.kind for each in scan([tmp_path]).towers] == kinds
+
+
+def test_each_strategy_that_a_function_chooses_among_is_a_place(tmp_path):
+    source = """
+def build(config):
+    if config.one_machine:
+        return tf.distribute.MirroredStrategy()
+    if config.new:
+        return tf.distribute.experimental.MultiWorkerMirroredStrategy()
+    return tf.contrib.distribute.CollectiveAllReduceStrategy(num_gpus_per_worker=config.gpus)
+"""
+    kinds = [each.kind for each in scanned(tmp_path, source).towers]
+    assert kinds == ["MirroredStrategy", "MultiWorkerMirroredStrategy", "MultiWorkerMirroredStrategy"]
 
 
 DEVICE_BY_A_FUNCTION = """import tensorflow as tf
