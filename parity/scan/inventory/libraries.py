@@ -108,7 +108,7 @@ NEURALGYM_WAYS: Mapping[str, Way] = {
 }
 TRAINERS = re.compile(r"^\w*MultiGPU\w*Trainer$")
 # What a trainer of one's own calls of tensorpack, under either of its names.
-BUILDERS = re.compile(r"(^|\.)DataParallelBuilder\.(build_on_towers|call_for_each_tower)$")
+TENSORPACK_BUILDERS = re.compile(r"(^|\.)DataParallelBuilder\.(build_on_towers|call_for_each_tower)$")
 _T2T = Way(
     "tensor2tensor",
     "Towers that tensor2tensor builds of one model, as many as num_gpus: the loss is the mean of theirs. DDP averages.",
@@ -185,7 +185,7 @@ def _way(use: Use, repository: Repository) -> Way | None:
         return None if number is None or source_of(number) in ("0", "1", "None") else _T2T
     if use.name.startswith("neuralgym."):
         return NEURALGYM_WAYS.get(use.last)
-    if BUILDERS.search(use.name) or (TRAINERS.search(use.last) and _is_of_tensorpack(use, repository)):
+    if TENSORPACK_BUILDERS.search(use.name) or (TRAINERS.search(use.last) and _is_of_tensorpack(use, repository)):
         return _TENSORPACK
     return WHOLE.get(use.name) or LIBRARY_WAYS.get(use.last)
 
