@@ -36,6 +36,12 @@ def _commented(statement: str) -> tuple[str, str, str]:
 
 
 def _split(code: str, indent: str) -> list[str]:
+    if code.endswith(("(", "[", "{")):
+        # The beginning of what was wrapped before, and stands further to the right now: what follows is inside.
+        head, body, tail = _last_bracket(code[:-1])
+        return (
+            [indent + head, *wrapped(body, indent + INDENT), f"{indent}{tail}{code[-1]}"] if body else [indent + code]
+        )
     several = _several(code, indent)
     if several:
         return several

@@ -67,6 +67,24 @@ def test_wrapped_lines_are_the_same_statement(code):
     assert ast.unparse(ast.parse("\n".join(lines))) == ast.unparse(ast.parse(f"def f():\n    {code}"))
 
 
+CHAINED = "outputs.permute(0, 2, 3, 1).squeeze(1).reshape(2, -1, 15, 8).permute(1, 2, 0, 3).reshape(-1, 30, 8)"
+
+
+@pytest.mark.parametrize("length", range(0, 40, 3))
+@pytest.mark.parametrize("code", [f"x = {CHAINED}[:, 0:29]", f"x = call({CHAINED}[:, 0:29], y)", *LONG])
+def test_lines_that_are_wrapped_again_further_to_the_right_are_the_same_statement(code, length):
+    code = code.replace("outputs.", f"outputs{'_' * length}.", 1)
+    lines = [code]
+    for levels in range(1, 5):
+        lines = [*indented(lines)]
+        nested = [f"{'    ' * level}if True:" for level in range(levels)]
+        found, expected = (
+            ast.parse("\n".join(["def f():", *(f"    {each}" for each in [*nested, *body])]))
+            for body in (lines, [f"{'    ' * levels}{code}"])
+        )
+        assert ast.unparse(found) == ast.unparse(expected)
+
+
 def test_arguments_on_one_line_get_a_line_each_where_the_call_moves_to_the_right():
     names = ["the_argument_of_a_call", *(f"argument_{name}_of_a_call" for name in "bcde")]
     lines = wrapped(f"x = call({', '.join(names)})", "    ")
