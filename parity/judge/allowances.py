@@ -9,6 +9,7 @@ float64 ones, made from the same state. u64 = 2^-53, u32 = 2^-24 and u16 (2^-11,
 is at most the limit; docs/method.md has the same table.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from parity.judge.judge import Allowance, Allowed, MeasuredPair
 from parity.judge.result import Check
-from parity.trace import GRADIENTS, quantity_of
+from parity.trace import GRADIENTS, OPTIMIZED, quantity_of
 
 # Half the spacing at 1: one operation gives its exact result times 1 + d, with |d| at most u.
 UNIT64, UNIT32 = 2.0**-53, 2.0**-24
@@ -287,20 +288,22 @@ def mixed(dtype: str, loss_scale: Callable[[MeasuredPair], float]) -> Allowance:
 # Two bare traces, without float64 shadows: a tolerance that nobody measured.
 
 
-def fixed(made: int, all_gradients: float) -> Allowance:
+def fixed(made: int, gradients: Mapping[str, float]) -> Allowance:
     """Two bare traces: a fixed part of the tensor's size, for each of the n steps made so far.
 
-        n * (2**16 * u * S + stored)
+        n * (2**16 * u * S * k + stored)
         stored = 4 * u * T
 
     u is the unit roundoff of the tensor's dtype, S is ``|dT|``, but of gradients at least a thousandth of the norm of
-    all gradients of the step, since one that is zero but for rounding has a norm of rounding. `stored` is allowed of
-    updates alone.
+    all gradients of the step, since one that is zero but for rounding has a norm of rounding. What an optimizer makes of
+    such a gradient is allowed k times its size, the factor by which that gradient's own limit is raised: a momentum of
+    roundings is rounding. k is 1 of all else. `stored` is allowed of updates alone.
 
     Args:
       made: steps so far, the one that is judged included.
-      all_gradients: norm of all combined gradients of the step.
+      gradients: norms of the combined gradients of the step, by variable.
     """
+    all_gradients = math.hypot(*gradients.values())
 
     def allowance(pair: MeasuredPair) -> Allowed:
         # Nobody resets these runs: each step made may add as much as the last one, so that the limit grows with n.
@@ -309,6 +312,8 @@ def fixed(made: int, all_gradients: float) -> Allowance:
             scale = max(pair.size, FAINT * all_gradients)
         elif pair.updated:
             scale, stored = pair.moved, 4 * pair.unit * pair.size
-        return Allowed(made * (FIXED_MARGIN * pair.unit * scale + stored), scale)
+        own = gradients.get(pair.key.variable, 0.0) if pair.key.quantity in OPTIMIZED else 0.0
+        raised = max(1.0, FAINT * all_gradients / own) if own else 1.0
+        return Allowed(made * (FIXED_MARGIN * pair.unit * scale * raised + stored), scale)
 
     return allowance

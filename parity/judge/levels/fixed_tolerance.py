@@ -1,5 +1,6 @@
 """Judges two traces that came without float64 shadows: weaker evidence, with allowances that nobody measured."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from parity.judge import allowances
@@ -62,10 +63,13 @@ def judge_plain(
 def _step(pairs: Iterator[TensorPair | Missing], made: int) -> Iterator[Check]:
     # Each allowance needs all gradients of the step, so that all pairs are measured before the first is judged.
     found = list(measure("free", pairs, _norms))
-    gradients = [each.size for each in found if isinstance(each, MeasuredPair) and each.key.quantity == "grad"]
+    combined = [each for each in found if isinstance(each, MeasuredPair) and each.key.quantity == "grad"]
+    gradients: dict[str, float] = {}
+    for pair in combined:  # of one variable that several optimizers train, both gradients
+        gradients[pair.key.variable] = math.hypot(gradients.get(pair.key.variable, 0.0), pair.size)
     # Of the combined gradients: one length, which does not depend on how the net is cut into tensors.
-    all_gradients = float(sum(size * size for size in gradients)) ** 0.5
-    allowance = allowances.fixed(made, all_gradients)
+    all_gradients = math.hypot(*gradients.values())
+    allowance = allowances.fixed(made, gradients)
     empty: set[str] = set()
     # So that popping from the end yields them in execution order.
     found.reverse()

@@ -39,7 +39,7 @@ CASES = {
         lambda: allowances.mixed("float16", lambda pair: 8.0)(pair(rounding=(0.5, 2.0))),
         {"H": 0.5, "w": 2.0, "n": 4, "loss_scale": 8.0},
     ),
-    "fixed": (lambda: allowances.fixed(3, 100.0)(pair()), {"n": 3, "S": MOVED}),
+    "fixed": (lambda: allowances.fixed(3, {"all": 100.0})(pair()), {"n": 3, "S": MOVED, "k": 1.0}),
 }
 
 
@@ -118,7 +118,7 @@ def test_only_an_update_is_allowed_what_storing_it_rounds():
         allowances.function(each).limit - 64 * (2.0**-29 * (ET + EP) + 4 * 2.0**-53 * MOVED) for each in (kept, moved)
     ]
     assert stored == pytest.approx([0.0, 2 * 2.0**-53 * SIZE], abs=1e-22)
-    assert allowances.fixed(3, 100.0)(kept).limit == pytest.approx(3 * 2.0**16 * 2.0**-24 * SIZE, rel=1e-12)
+    assert allowances.fixed(3, {"all": 100.0})(kept).limit == pytest.approx(3 * 2.0**16 * 2.0**-24 * SIZE, rel=1e-12)
 
 
 def test_where_no_distance_is_known_a_few_roundings_are_allowed():

@@ -52,6 +52,17 @@ def test_a_faint_gradient_is_judged_by_a_thousandth_of_all(tmp_path, key):
     assert_limit(judged(tmp_path, key, beside=beside), 2.0**-8 * 1e-3 * 1e5)
 
 
+@pytest.mark.parametrize("own", [1.0, 10.0, 1e3])
+def test_what_is_made_of_a_faint_gradient_is_allowed_as_often_its_size_as_the_gradient_is(tmp_path, own):
+    beside = {name: np.array([size, 0.0], np.float32) for name, size in (("grad/b", 1e5), ("grad/w", own))}
+    raised = max(1.0, 1e-3 * float(np.hypot(1e5, own)) / own)
+    assert_limit(judged(tmp_path, "slot/m/w", beside=beside), 2.0**-8 * 3.0 * raised)
+    init = {"var/w": [3.0 - 2.0**-8, 0.0]}
+    assert_limit(judged(tmp_path, "var/w", init=init, beside=beside), 2.0**-16 * raised + 4 * 2.0**-24 * 3.0)
+    for key in ("slot/m/b", "loss/0", "act/0/w", "stat/w"):  # of others' gradients nothing is raised
+        assert_limit(judged(tmp_path, key, beside=beside), 2.0**-8 * 3.0)
+
+
 def test_nothing_but_gradients_is_judged_by_all_gradients(tmp_path):
     assert_limit(judged(tmp_path, "loss/0", beside={"grad/b": np.array([1e5, 0.0], np.float32)}), 2.0**-8 * 3.0)
 
@@ -65,14 +76,22 @@ def test_nothing_but_gradients_is_judged_by_all_gradients(tmp_path):
         (0.9e-8, "stat/w", "different"),
         (1.2e-8, "slot/m/w", "different"),
         (1.2e-8, "var/w", "different"),
+        (1.2e-8, "stat/w", "different"),
+        (1.2e-2, "slot/m/w", "different"),
     ],
 )
 def test_what_is_made_of_a_gradient_of_nothing_but_rounding_is_not_judged(tmp_path, size, key, verdict):
     beside = {"grad/b": np.array([1.0, 0.0], np.float32), "grad/w": np.array([size, 0.0], np.float32)}
-    check = judged(tmp_path / "other", key, beside=beside)(1.0)
+    check = judged(tmp_path / "other", key, beside=beside)(1e4)
     assert check.verdict == verdict
     assert check.note == ("not judged: its gradient is structurally zero" if verdict == "not_run" else "")
     assert judged(tmp_path / "same", key, beside=beside)(0.0).verdict == "same"
+
+
+def test_what_is_made_of_a_faint_gradient_is_judged_all_the_same(tmp_path):
+    beside = {"grad/b": np.array([1.0, 0.0], np.float32), "grad/w": np.array([1.2e-8, 0.0], np.float32)}
+    # 1e-3 / 1.2e-8 times 2^-8 of its size
+    assert_limit(judged(tmp_path, "slot/m/w", beside=beside), 2.0**-8 * 3.0 * 1e-3 / 1.2e-8)
 
 
 @pytest.mark.parametrize(
