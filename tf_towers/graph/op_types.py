@@ -38,6 +38,8 @@ FUNCTION_CALLS = frozenset(["While", "If", "Case", "StatefulPartitionedCall"])
 # Stateful to TensorFlow, so that they run: an assertion may run once more unseen, what prints would print twice.
 ASSERTING = frozenset(["Assert"])
 PRINTING = frozenset(["Print", "PrintV2"])
+# Ops that TensorFlow calls stateful, so that they are neither merged nor left out, and that give what they take.
+CHECKING = frozenset(["CheckNumerics", "CheckNumericsV2", "GuaranteeConst", "DeepCopy"])
 
 # Ops whose output depends on the shape of their input alone.
 SHAPE_ONLY = frozenset(["Shape", "ShapeN", "VariableShape", "Size", "Rank", "ZerosLike", "OnesLike"])

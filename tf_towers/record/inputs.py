@@ -12,6 +12,7 @@ from tf_towers.graph.op_types import (
     ABOUT_VARIABLES,
     ASSERTING,
     BY_EXAMPLE,
+    CHECKING,
     FUNCTION_CALLS,
     OVER_AXES,
     PLACEHOLDERS,
@@ -103,8 +104,9 @@ def is_source(op: Operation) -> bool:
     if op.type in PLACEHOLDERS:
         return True
     # Stateful all of them, and yet no data: random ops are recorded as draws.
-    if op.type in ABOUT_VARIABLES | READS | RANDOM | PRINTING | ASSERTING | FUNCTION_CALLS or op.type.startswith(
-        WRITING + WITHIN_A_RUN
+    if (
+        op.type in ABOUT_VARIABLES | READS | RANDOM | PRINTING | CHECKING | ASSERTING | FUNCTION_CALLS
+        or op.type.startswith(WRITING + WITHIN_A_RUN)
     ):
         return False
     # Queues and iterators give handles first; data enters where these are read.

@@ -16,6 +16,7 @@ from parity.worker.protocol import FOLDER_VARIABLE
 from tf_towers.graph.op_types import (
     ABOUT_VARIABLES,
     ASSERTING,
+    CHECKING,
     PLACEHOLDERS,
     READS,
     REFERENCES,
@@ -151,7 +152,7 @@ def _drawn(wanted: Dict[str, Tensor]) -> List[Operation]:
 def _differs(op: Operation) -> bool:
     if op.type.startswith(WRITING):
         return True  # reference variables are written by ops that TensorFlow does not call stateful
-    if op.type in ABOUT_VARIABLES | READS | PLACEHOLDERS | ASSERTING or op.type.startswith(WITHIN_A_RUN):
+    if op.type in ABOUT_VARIABLES | READS | PLACEHOLDERS | CHECKING | ASSERTING or op.type.startswith(WITHIN_A_RUN):
         return False
     return bool(op.op_def is not None and op.op_def.is_stateful)
 
