@@ -8,6 +8,7 @@ from parity.mapping.entry import MappingEntry as MappingEntry
 from parity.mapping.guesses import Guess as Guess
 from parity.mapping.guesses import Numbers as Numbers
 from parity.mapping.match import build_mapping as build_mapping
+from parity.mapping.match import leave_idle_out as leave_idle_out
 from parity.mapping.match import mapping_notes as mapping_notes
 from parity.mapping.match import require_total as require_total
 from parity.mapping.names import only_slots_left as only_slots_left

@@ -15,6 +15,11 @@ from parity.mapping.variables import MappingError, Variable
 # Questions fit into the 40 lines of a message, six of three lines at most. Variables left over are all listed, for each
 # has to be answered, with four lines at most.
 CONSIDERED = 4
+IDLE = "neither read nor moved"
+WITHOUT = {
+    "by hand": "as [mapping] declares",
+    IDLE: "and what trains in the script neither reads nor moves it",
+}
 QUESTIONS = 6
 ANSWERS = 2
 
@@ -59,6 +64,28 @@ def describe_questions(guesses: Sequence[Guess]) -> str:
     return "\n".join(parts)
 
 
+def leave_idle_out(
+    draft: Draft, candidate: Sequence[Variable], entries: Map[str, MappingEntry], unmoved: Collection[str]
+) -> Draft:
+    """Returns the draft without the statistics that the port lacks and that the training neither reads nor moves.
+
+    A script that never runs its UPDATE_OPS has them beside each batch norm; in a port such a norm keeps none.
+
+    Args:
+      draft: the mapping.
+      candidate: the torch side's variables.
+      entries: the reference's name to what the case says of it.
+      unmoved: names of the statistics that no step moves.
+    """
+    idle = {v.name for v in draft.left if v.kind == "statistic" and not v.use and v.name in unmoved}
+    if not idle:
+        return draft
+    again = draft_mapping(draft.reference, candidate, {**entries, **{name: MappingEntry(to=[]) for name in idle}})
+    return again._replace(
+        sure={name: pair._replace(why=IDLE) if name in idle else pair for name, pair in again.sure.items()}
+    )
+
+
 def mapping_notes(draft: Draft, among: Collection[str] | None = None) -> list[str]:
     """Returns what a report is to say of a mapping: how pairs were found, which of them nothing verified, what has none.
 
@@ -83,9 +110,9 @@ def mapping_notes(draft: Draft, among: Collection[str] | None = None) -> list[st
         )
     notes += _permuted(mapping.pairs)
     notes += [
-        f"{pair.reference} has no counterpart in the port, as [mapping] declares: it was not compared"
+        f"{pair.reference} has no counterpart in the port, {WITHOUT[pair.why]}: it was not compared"
         for pair in mapping.pairs
-        if not pair.candidate and pair.why == "by hand"
+        if not pair.candidate and pair.why in WITHOUT
     ]
     return notes
 

@@ -56,8 +56,8 @@ def train_freely(
     """Has a port train freely.
 
     Where the recording starts with the training, only weights and statistics are loaded: slots and counters begin as the
-    port's optimizer makes them. Of a script with several optimizers, what the others train is taken from the script's run
-    before every step.
+    port's optimizer makes them. Of a script with several optimizers, what the others have trained is taken from the
+    script's run before every step.
 
     Args:
       replayed: the port of one part.
@@ -127,7 +127,9 @@ def _others(replayed: ReplayedPort, freely: Part) -> Iterator[tuple[int, Tensors
             # The shadow has counters and what is averaged on the way to a statistic from the recording in every step.
             yield number, translated(replayed.join, {key: state[key] for key in freely.held_keys if key in state})
             continue
-        theirs = {text: value for text, value in select(state, "var").items() if parse_key(text).name not in trained}
+        # What both train is the script's where the other one had its turn, and carried from step to step where it had not.
+        own = trained - freely.moved_by_others(number)
+        theirs = {text: value for text, value in select(state, "var").items() if parse_key(text).name not in own}
         # Statistics of layers that several optimizers run through move with each: they are the script's.
         theirs.update(select(state, "stat"))
         yield number, translated(replayed.join, theirs)

@@ -12,7 +12,7 @@ from parity.experiment.runs import FREE_RUN_QUANTITIES
 from parity.experiment.sides.densify import DenseTrace
 from parity.experiment.spec import FORWARD, Progress, RunSpec, Side, progress_for, silent, start_forward, start_run
 from parity.judge.port_values import Written, written_into
-from parity.mapping import Draft, Mapping, MappingEntry, draft_mapping, require_total, variables_of
+from parity.mapping import Draft, Mapping, MappingEntry, draft_mapping, leave_idle_out, require_total, variables_of
 from parity.mapping.states import translated, translated_batch, write_init, write_states
 from parity.mapping.trace_map import Join, Renaming
 from parity.trace import GLOBAL_STEP, Forward, Trace
@@ -103,7 +103,8 @@ class ReplayedPort:
         variables = variables_of(found["variables"])
         self._own_values: dict[str, list[float]] = found["own_values"]  # before what this part does not train is frozen
         names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
-        self.draft = draft_mapping(variables_of(part.variables), variables, entries)
+        drafted = draft_mapping(variables_of(part.variables), variables, entries)
+        self.draft = leave_idle_out(drafted, variables, entries, part.unmoved())
         require_total(self.draft)
         if any(guess.open for guess in self.draft.guesses):
 

@@ -184,6 +184,27 @@ class Part:
         )
         return self._moved({**state, **counters}, number)
 
+    def unmoved(self) -> frozenset[str]:
+        """Returns the names of the moving statistics that are in every recorded step what they were before the first."""
+        start = self.trace.init()
+        names = {key.name for key in start.keys("stat")}
+        for number in self.trace.step_numbers:
+            file = self.trace.step(number)
+            texts = {name: trace_name("stat", name) for name in names}
+            names = {
+                name
+                for name, text in texts.items()
+                if text in file and np.array_equal(file.read(text), start.read(text))
+            }
+        return frozenset(names)
+
+    def moved_by_others(self, number: int) -> set[str]:
+        """Returns the names of variables that another of several optimizers has trained since this one's step before."""
+        last = max((step for step in self.steps if step < number), default=number)
+        between = [step for step in self.trace.step_numbers if last <= step < number]
+        keys = [key for step in between for key in self.trace.step(step).keys("grad")]
+        return {key.variable for key in keys if key.section != self.name}
+
     def _slots_before(self, number: int, section: str) -> Tensors:
         """What one of several optimizers keeps before a step: what the last step has left that it made."""
         for earlier in range(number - 1, -1, -1):
@@ -371,7 +392,7 @@ def _kept(part: Part, file: TensorFile, before: Tensors, draws: dict[str, str]) 
         elif key.quantity == "feed" and not file.shape(text):
             part.left.add(f"the scalar feed {key.name}")
         elif (part.name or part.sections) and _without_section(own) == GLOBAL_STEP:
-            part.left.add("global_step, which several optimizers count")
+            part.left.add("global_step, which is no single optimizer's")
         # Another optimizer's variable: the port must leave it as it was, whatever the script did with it in this run.
         elif part.trained is not None and key.quantity == "var" and key.name not in part.trained:
             value = before[own]

@@ -1,7 +1,7 @@
 """Raises ops that read variables to layers: a dense layer, a convolution, a batch norm, an embedding."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -345,10 +345,15 @@ def _rate(mask: Tensor) -> tuple[Tensor, float] | None:
     return None
 
 
+UNMOVED = 1.0  # the weight of the old one, of a statistic that nothing moves
+
+
 def _add_statistics(tower: Tower) -> None:
     """Adds to each batch norm which variables its statistics move, and how fast."""
     known = [(each, moved(each.kind, each.value)) for each in tower.writes if each.is_statistic]
     moves = [(write, found) for write, found in known if found is not None]
+    # Of TensorFlow 2 a fused norm is handed moving statistics that it does not look at: its layer takes none.
+    idle = tower.unmoved - {op.name for op in tower.ops() if op.kind == VARIABLE}
     for op in tower.ops():
         if op.kind == BATCH_NORM and "batch" in op.attributes:
             batch = op.attributes.pop("batch")
@@ -367,6 +372,23 @@ def _add_statistics(tower: Tower) -> None:
                 # No layer has that: both are then moved op by op.
                 for name in ("mean", "variance"):
                     op.attributes.pop(name, None)
+            op.attributes.update(_unmoved_statistics(op, idle))
+
+
+def _unmoved_statistics(norm: Op, idle: Collection[str]) -> dict[str, Any]:
+    """What a batch norm has of moving statistics that the script never moves, for it does not run its UPDATE_OPS.
+
+    Nothing of the graph that trains leads to them: they stand under the names of their layer, beside its weights.
+    """
+    own = norm.attributes.get("weight") or norm.attributes.get("bias")
+    if not own or "mean" in norm.attributes:
+        return {}
+    scope = own.rpartition("/")[0]
+    beside = [name for name in sorted(idle) if name.rpartition("/")[0] == scope]
+    found = [[name for name in beside if word in name.rpartition("/")[2]] for word in ("mean", "var")]
+    if not all(len(names) == 1 for names in found):
+        return {}
+    return {"mean": found[0][0], "variance": found[1][0], "decay": UNMOVED}
 
 
 def _is_unbiased(source: Tensor, batch: Op, norm: Op) -> bool:

@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,6 +115,7 @@ class Tower:
       variables: by name in the trace, the ops of the variables that it reads.
       writes: what is written into moving statistics, by any tower.
       numbers: by name, what is fed the same in every recorded step and is a constant for that.
+      unmoved: names of moving statistics that no recorded step has moved.
     """
 
     loss: Tensor
@@ -122,6 +123,7 @@ class Tower:
     variables: dict[str, Op] = field(default_factory=dict)
     writes: list[Write] = field(default_factory=list)
     numbers: dict[str, Array] = field(default_factory=dict)
+    unmoved: frozenset[str] = frozenset()
 
     def ops(self) -> list[Op]:
         """The ops that the loss and the moving statistics need, each after those that it takes from."""
@@ -132,7 +134,7 @@ class Tower:
         writes = [
             each._replace(value=now(each.value), after=now(each.after) if each.after else None) for each in self.writes
         ]
-        return Tower(now(self.loss), self.feeds, self.variables, writes, self.numbers)
+        return replace(self, loss=now(self.loss), writes=writes)
 
 
 def ops_of(wanted: Sequence[Tensor], stop: frozenset[Op] = frozenset()) -> list[Op]:

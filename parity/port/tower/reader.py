@@ -94,7 +94,9 @@ class Reader:
             tensor = Op(
                 kind, "loss", [tensor, axes.output()], {"keep_dims": False}, [()], [tensor.dtype], last
             ).output()
-        return Tower(tensor, building.feeds, building.variables, building.writes(), building.numbers)
+        return Tower(
+            tensor, building.feeds, building.variables, building.writes(), building.numbers, self._part.unmoved()
+        )
 
     def fed(self, number: int) -> Iterator[tuple[str, TensorKey, str]]:
         """Yields the tensor, the key and the dtype of everything that is fed to a tower."""

@@ -16,6 +16,7 @@ from parity.port.tower.layers import (
     LAYER_NORM,
     LINEAR,
     TRANSPOSED_CONVOLUTION,
+    UNMOVED,
     settings,
 )
 from parity.port.tower.ops import Op
@@ -254,6 +255,10 @@ def _batch_norm(writer: Writer, op: Op) -> Code:
         zero_debias=_zero_debias(known),
     )
     plain = writer.parameters.in_plain_torch
+    if known["decay"] == UNMOVED and _has_trained_weights(writer, op):
+        # Whichever variance the others keep, this one keeps none.
+        made = call(f"nn.BatchNorm{2 if images else 1}d", str(channels), eps=repr(known["eps"]), momentum="0.0")
+        return _layer(writer, op, made.text, {**OWN_OF_NORMS, **OWN_STATISTICS}, taken)
     if plain is not None and _has_trained_weights(writer, op):
         plain.differs(ROUNDED_DECAY)
         if not known["fused"]:
