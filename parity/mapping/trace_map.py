@@ -246,8 +246,9 @@ class Join:
     def unjoined(self, reference: TensorFile, candidate: TensorFile) -> list[str]:
         """Returns the candidate's tensors that no tensor of the reference is joined to.
 
-        Slots of a parameter without a gradient never move, and TensorFlow makes none: they are left out. So is what hangs
-        on buffers and parameters that the mapping leaves to the candidate, or that are loaded alone.
+        A gradient of zeros is none, and slots of a parameter without a gradient never move, of which TensorFlow makes none:
+        they are left out. So is what hangs on buffers and parameters that the mapping leaves to the candidate, or that
+        are loaded alone.
         """
         used = {name for text in reference.names() for name in self.candidates(parse_key(text))}
         aside = {variable.name for variable in self._variables.kept}
@@ -281,8 +282,12 @@ def _is_of(key: TensorKey, variables: set[str]) -> bool:
 
 
 def _at_rest(key: TensorKey, file: TensorFile) -> bool:
+    if key.quantity in GRADIENTS:
+        # Of a parameter that no loss reaches DistributedDataParallel makes zeros, and TensorFlow no gradient at all.
+        return not file.read(key).any()
     if key.quantity != "slot":
         return key.quantity in OPTIONAL
     # The live towers' gradients belong to no section, a recorded script's to that of its optimizer.
     gradient = key.of("grad")
-    return gradient not in file and gradient._replace(section="") not in file
+    known = [each for each in (gradient, gradient._replace(section="")) if each in file]
+    return not any(file.read(each).any() for each in known) and (not known or not file.read(key).any())

@@ -126,6 +126,18 @@ def test_a_slot_that_gradients_move_is_not_at_rest_in_a_section_either(tmp_path,
     assert f"{section}slot/m/w" in Join(Mapping([]), {}, ["m"]).unjoined(*files)
 
 
+@pytest.mark.parametrize("section", ["", "section/head/"])
+@pytest.mark.parametrize(("gradient", "slot"), [(0.0, 0.0), (0.0, 1.0), (1.0, 0.0)])
+def test_a_gradient_of_zeros_is_none(tmp_path, section, gradient, slot):
+    own = {f"{section}{each}/w": np.array([0.0, gradient]) for each in ("tower_grad/0", "tower_grad/1", "grad")}
+    write_tensors(tmp_path / "one.safetensors", {})
+    write_tensors(tmp_path / "other.safetensors", {**own, f"{section}slot/m/w": np.array([slot, 0.0])})
+    files = (TensorFile(tmp_path / name) for name in ("one.safetensors", "other.safetensors"))
+    expected = {*own} if gradient else set()
+    expected |= {f"{section}slot/m/w"} if gradient or slot else set()
+    assert {*Join(Mapping([]), {}, ["m"]).unjoined(*files)} == expected
+
+
 def test_what_a_checkpoint_lacks_is_counted_by_quantity_in_sections_too():
     names = ["section/head/slot/m/w", "slot/m/v", "section/head/state/beta1_power", "ema/w"]
     assert "2 slots, 1 counters, 1 averages" in _filled_up(names)[0]
