@@ -5,7 +5,7 @@ from typing import Any
 
 from parity.trace import GRADIENTS, OPTIMIZED, TensorKey, parse_evaluated
 
-FACT = "inexact_in_float64"
+INEXACT_FACT = "inexact_in_float64"
 NAMELESS_LOSS = ""
 OUTPUT_QUANTITIES = frozenset(["act", "metric"])
 # All that is made of the loss by differentiating it: its gradients and what an optimizer makes of these.
@@ -19,7 +19,7 @@ def is_inexact(key: TensorKey, facts: Mapping[str, Any]) -> bool:
       key: its name.
       facts: the reference's; `inexact_in_float64` has the `outputs` that depend on such ops, "" of them the loss.
     """
-    outputs = (facts.get(FACT) or {}).get("outputs", ())
+    outputs = (facts.get(INEXACT_FACT) or {}).get("outputs", ())
     # Gradients of all variables come of the loss: one rough op in it makes all of them rough.
     if key.quantity in OF_GRADIENTS or (key.quantity == "loss" and not key.name):
         return NAMELESS_LOSS in outputs
@@ -30,7 +30,7 @@ def is_inexact(key: TensorKey, facts: Mapping[str, Any]) -> bool:
 
 def inexact_notes(facts: Mapping[str, Any]) -> list[str]:
     """Returns what a report says of it, or nothing."""
-    known = facts.get(FACT) or {}
+    known = facts.get(INEXACT_FACT) or {}
     if not known:
         return []
     named = ["the loss, gradients and updates"] if NAMELESS_LOSS in known["outputs"] else []

@@ -121,6 +121,9 @@ def _write(trace: Trace, graph: RecordedGraph, programs: Dict[int, Program]) -> 
         constants=_read_otherwise(trace, graph, programs),
         racing=sorted({each for program in programs.values() for each in program.racing}),
     )
+    inexact = sorted({each for program in programs.values() for each in program.inexact})
+    if inexact:  # as of a live tower, see `inexact_ops`: "" is the loss, and with it stand the gradients
+        facts["inexact_in_float64"] = {"places": inexact, "outputs": [""]}
     folder = os.path.join(trace.directory, SHADOW)
     for name in OWN_FOLDERS:
         # An older shadow may have left runs that this one has not: they would be judged as its own.

@@ -18,6 +18,7 @@ from tf_towers.float64.op_rewrites import expand
 from tf_towers.float64.to_float64 import widen
 from tf_towers.graph.forward import forward_of, with_values
 from tf_towers.graph.op_types import VARIABLES
+from tf_towers.graph.user_errors import INEXACT
 from tf_towers.shadow.nhwc import to_channels_last
 from tf_towers.shadow.racing_reads import nearest_order
 from tf_towers.shadow.side_effects import refuse_side_effects
@@ -34,6 +35,7 @@ class Program:
 
     Attributes:
       draws_inside: whether draws inside loops or branches are given.
+      inexact: sorted names of the ops, of those that losses are computed of, whose float64 kernel is as rough as float32.
       expanded: sorted list of the types of ops that were written out as plain ones.
       constants: what `widen` read otherwise.
       racing: sorted trace names of the counters and slots that updates read in no order with their own.
@@ -54,6 +56,9 @@ class Program:
         # Pruned to what is recorded: summaries, savers and other towers' branches need no float64 form.
         definition = self._cut.definition
         self.draws_inside = bool(self._cut.drawn)
+        losses = [op_of(each["tensor"]) for key, each in run["values"].items() if quantity_of(key) == "loss"]
+        nodes = by_name(definition)
+        self.inexact = sorted(name for name in needed(nodes, losses) if nodes[name].op in INEXACT)
         # Still in float32: expand asks it for the types and shapes that the nodes themselves do not say.
         typed = import_graph(definition)
         # Before widen: what is turned is still of the types that its op was made with.

@@ -26,6 +26,7 @@ from parity.experiment.replay.script import Part
 from parity.experiment.runs import REPEATED
 from parity.experiment.sides.recorded_side import RecordedSide
 from parity.experiment.spec import Progress
+from parity.judge.imprecise_ops import inexact_notes
 from parity.judge.level import first_difference, level_from, reason_from
 from parity.judge.levels.function import Lockstep, judge_free, judge_init, judge_initial_slots, judge_lockstep
 from parity.judge.output_layouts import take_layouts
@@ -168,6 +169,7 @@ def _level(replayed: ReplayedPort, runs: Runs, checks: Sequence[Check]) -> Level
         + empty_notes(checks)
         + slot_notes(checks)
         + written_notes(replayed.written, replayed.mapping.kept)
+        + inexact_notes(runs.lockstep.reference64.facts)
     )
     agree = runs.lockstep.candidate64.facts.get("ranks_agree", True)
     return level_from("function", checks, reason_from(checks, words), first=first, notes=notes, ranks_agree=agree)

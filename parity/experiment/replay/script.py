@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from parity.experiment.replay.required import number_of, require_facts
+from parity.judge.imprecise_ops import INEXACT_FACT
 from parity.mapping import Mapping
 from parity.record.combination import given_as_clipped
 from parity.trace import (
@@ -451,7 +452,9 @@ def write_reference(part: Part, recorded: Trace, out: Path) -> Trace:
     # A statistic that races is another number in every run: no port could be held to it.
     if part.racing:
         variables = {name: entry for name, entry in variables.items() if entry["kind"] != "statistic"}
-    facts = {**part.facts, "precision": recorded.facts.get("precision")}
+    # What a shadow alone says of the ops that it is computed by.
+    inexact = {INEXACT_FACT: recorded.facts[INEXACT_FACT]} if recorded.facts.get(INEXACT_FACT) else {}
+    facts = {**part.facts, **inexact, "precision": recorded.facts.get("precision")}
     writer = TraceWriter(out, recorded.producer, facts, variables, ())
     start = {text: value for text, value in part.before(part.steps[0]).items() if _judged(part, text)}
     writer.init({text: _wider(text, value) for text, value in start.items()} if exact else start)
