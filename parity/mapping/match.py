@@ -80,7 +80,7 @@ def leave_idle_out(
     idle = {v.name for v in draft.left if v.kind == "statistic" and not v.use and v.name in unmoved}
     if not idle:
         return draft
-    again = draft_mapping(draft.reference, candidate, {**entries, **{name: MappingEntry(to=[]) for name in idle}})
+    again = draft_mapping(draft.reference, candidate, {**entries, **{name: MappingEntry(to=()) for name in idle}})
     return again._replace(
         sure={name: pair._replace(why=IDLE) if name in idle else pair for name, pair in again.sure.items()}
     )

@@ -237,9 +237,11 @@ class Part:
             # Each tower's piece in the order of the towers, which is how ranks cut the batch again.
             pieces = [tensors[key] for key in keys if key in tensors]
             if len({piece.shape for piece in pieces}) != 1 or len(pieces) != self.towers:
+                divides = len({piece.shape[:1] for piece in pieces}) == 1 and len(pieces) == self.towers
+                do = "Have the script pad all towers to one length" if divides else "Record batches that divide"
                 raise ReplayError(
                     f"replay: expected equal shards of {name!r} for {self.towers} towers in step {number}, got "
-                    f"{', '.join(str(piece.shape) for piece in pieces)}. Record batches that divide."
+                    f"{', '.join(str(piece.shape) for piece in pieces)}. {do}."
                 )
             batch[batch_name(name)] = np.concatenate(pieces)
         return batch

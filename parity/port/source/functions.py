@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from parity.port.errors import PortError
 from parity.port.source.code import SUMMED, Code, identifier
 from parity.port.source.layer_names import name_layers
@@ -14,11 +16,11 @@ from parity.port.source.writer import NAMES_OF_PORTS, Refused, Writer
 from parity.port.tower.border import Border, border_of
 from parity.port.tower.cells import raise_cells, raise_dynamic_rnn
 from parity.port.tower.fold import fold, with_formulas
-from parity.port.tower.layers import BATCH_NORM, raise_layers
+from parity.port.tower.layers import BATCH_NORM, raise_layers, settings
 from parity.port.tower.lengths import with_lengths
 from parity.port.tower.loops import BODY, nest, raise_loops
 from parity.port.tower.moves import moves_in, moves_of, reached, with_batch_statistics, with_own_moves, without_gradient
-from parity.port.tower.ops import FEED, LOOP, VARIABLE, Op, Tensor, Tower, Write, ops_of
+from parity.port.tower.ops import CONST, FEED, LOOP, VARIABLE, Op, Tensor, Tower, Write, ops_of
 from parity.port.tower.reader import Reader
 from parity.port.tower.regions import Frame, Frames, contracted, regions_of, whole_call
 from parity.port.tower.simplify import simplify
@@ -127,7 +129,7 @@ def write_part(
     recorded = reader.tower(0)
     count = len(ops_of([recorded.loss, *(each.value for each in recorded.writes)]))
     first = prepared(recorded)
-    only = _first_towers_own(reader, first, towers)
+    only = _first_towers_own(reader, first, towers, names.lines)
     moved_by = 0 if only or is_moving(first) else moving_tower(reader, towers)
     first = prepared(reader.tower(moved_by)) if moved_by else first
     kept = [each for each in terms_of(first.loss) if each not in only]
@@ -180,7 +182,7 @@ def _stops_of(loop: Op) -> list[Tensor]:
     return [*loop.attributes[BODY].stops] if BODY in loop.attributes else []
 
 
-def _first_towers_own(reader: Reader, first: Tower, towers: int) -> list[Tensor]:
+def _first_towers_own(reader: Reader, first: Tower, towers: int, lines: Callable[[Op], str]) -> list[Tensor]:
     """The terms of the loss that the first tower alone has."""
     found: list[Tensor] = []
     for number in range(1, towers):
@@ -188,11 +190,27 @@ def _first_towers_own(reader: Reader, first: Tower, towers: int) -> list[Tensor]
         only = in_first_only(terms_of(first.loss), terms_of(other.loss))
         if only is None or (number > 1 and only != found):
             raise PortError(
-                f"port: expected towers that compute the same but for terms of the first one's loss, got another "
-                f"tower {number}. Write this port by hand: `parity replay --init` begins it."
+                f"port: expected towers that compute the same but for terms of the first one's loss, got tower {number}, "
+                f"{_otherwise(first, other, lines)}. Write this port by hand: `parity replay --init` begins it."
             )
         found = only
     return found
+
+
+def _otherwise(first: Tower, other: Tower, lines: Callable[[Op], str]) -> str:
+    """Where a tower begins to compute something else than the first one, in words."""
+    for one, two in zip(ops_of([first.loss]), ops_of([other.loss]), strict=False):
+        both_constant = one.kind == two.kind == CONST
+        if np.array_equal(one.output().value, two.output().value) if both_constant else settings(one) == settings(two):
+            continue
+        where = f" ({lines(two)})" if lines(two) else ""
+        if both_constant:
+            return (
+                f"which has other numbers in the constant {two.name}{where}: data that is built into the graph is no "
+                "input that ranks could be given, feed it through a placeholder"
+            )
+        return f"which has {two.kind} {two.name}{where} where the first has {one.kind} {one.name}"
+    return "which goes on where the first ends"
 
 
 def _forward(

@@ -1,6 +1,7 @@
 """Statements of tree-sitter's trees as nodes of `ast`, those of Python 2 included."""
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from parity.scan.reading.expressions import (
 ConvertStatement = Callable[[Node, int], ast.stmt]
 STATEMENT_KINDS: dict[str, ConvertStatement] = {}
 LANGUAGE = Language(tree_sitter_python.language())
+TAB_IN_INDENT = re.compile(r"^[ \t]*\t", re.MULTILINE)
 
 
 class Parsed(NamedTuple):
@@ -38,9 +40,17 @@ class Parsed(NamedTuple):
 
 def parse(source: str) -> Parsed:
     """Returns the syntax tree of a source; what is no Python is left out of it, and said."""
-    root = Parser(LANGUAGE).parse(source.encode("utf-8", "replace")).root_node
+    root = _root_of(source)
+    if root.has_error and TAB_IN_INDENT.search(source):
+        # To Python a tab goes to the next multiple of 8 columns, to the grammar it is 8 wide: they part where blanks stand
+        # in front of one.
+        root = _root_of(TAB_IN_INDENT.sub(lambda found: found[0].expandtabs(8), source))
     tree = ast.Module(body=_block(root, 0), type_ignores=[])
     return Parsed(tree, tuple(_broken(root)) if root.has_error else ())
+
+
+def _root_of(source: str) -> Node:
+    return Parser(LANGUAGE).parse(source.encode("utf-8", "replace")).root_node
 
 
 def _broken(root: Node) -> Iterator[int]:

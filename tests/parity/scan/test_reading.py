@@ -85,6 +85,19 @@ def test_every_file_of_this_project_is_what_python_itself_reads():
     assert sorted(each.lineno for each in ast.walk(parse(source).tree) if isinstance(each, ast.Call)) == sorted(calls)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if a:\n    \tif b:\n            c = 1\n    \telse:\n            c = 2\nd = 3\n",
+        "def f(x):\n    if x:\n        if x > 1:\n       \t    y = 1\n            z = 2\n        else:\n            y = 3\n    return y\n",
+    ],
+)
+def test_a_tab_behind_blanks_goes_to_the_next_multiple_of_eight(source):
+    parsed = parse(source)
+    assert not parsed.broken
+    assert ast.unparse(parsed.tree) == ast.unparse(ast.parse(source))
+
+
 def test_what_is_no_python_is_said_with_its_line_and_the_rest_is_read():
     parsed = parse("x = 1\n<<<<<<< HEAD\ny = tf.split(x)\n")
     assert parsed.broken == (2,)

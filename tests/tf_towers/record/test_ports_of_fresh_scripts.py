@@ -1,12 +1,12 @@
 """Scripts as people have them, recorded, ported and proven: each was refused, or called different, at first."""
 
-import textwrap
+import re
 
 import pytest
 from support.tiers import few
 
 from parity.cli import main
-from parity.trace import read_json
+from parity.trace import Trace, read_json
 
 from .conftest import run_recorded
 
@@ -63,6 +63,29 @@ with tf.control_dependencies([tf.check_numerics(g, "not finite") for g, _ in gra
 shape = 8, 3
 """,
 }
+CONSTANT_BATCHES = """
+batches = np.split(np.random.RandomState(0).randn(8, 3).astype("float32"), 2)
+x = tf.placeholder_with_default(np.float32(0), [], "x")
+w = tf.get_variable("w", [3, 2])
+optimizer, towers = tf.train.GradientDescentOptimizer(0.1), []
+for i in range(2):
+    with tf.device("/gpu:%d" % i), tf.name_scope("tower_%d" % i):
+        towers.append(optimizer.compute_gradients(tf.reduce_mean(tf.square(tf.matmul(batches[i], w) - x))))
+updates = [optimizer.apply_gradients(mean(towers))]
+shape = ()
+"""
+CTC = """
+x = tf.placeholder(tf.float32, [5, 4, 3], "x")
+labels = tf.SparseTensor([[0, 0], [1, 0]], [0, 1], [2, 1])
+w = tf.get_variable("w", [3, 3])
+optimizer, towers = tf.train.GradientDescentOptimizer(0.1), []
+for i, shard in enumerate(tf.split(x, 2, axis=1)):
+    with tf.device("/gpu:%d" % i), tf.name_scope("tower_%d" % i):
+        losses = tf.nn.ctc_loss(labels, tf.tensordot(shard, w, 1), [5, 5])
+        towers.append(optimizer.compute_gradients(tf.reduce_mean(losses)))
+updates = [optimizer.apply_gradients(mean(towers))]
+shape = 5, 4, 3
+"""
 TAIL = """
 with tf.Session() as session:
     session.run(tf.global_variables_initializer())
@@ -71,12 +94,34 @@ with tf.Session() as session:
 """
 
 
+def recorded_of(tf_python, folder, name, source, options=()):
+    script = folder / f"{name}.py"
+    script.write_text("\n".join((HEAD, source, TAIL)), encoding="utf-8")
+    recorded = run_recorded(tf_python, script, options=options, cwd=folder)
+    assert recorded.code == 0, recorded.said
+    return recorded
+
+
+def test_data_that_is_built_into_the_graph_is_named(tf_python, tmp_path, capsys):
+    recorded = recorded_of(tf_python, tmp_path, "constant", CONSTANT_BATCHES, ("--no-shadow",))
+    assert main(["port", str(recorded.out), "--out", str(tmp_path / "port")]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "got tower 1, which has other numbers in the constant tower_1/MatMul/a" in said
+    assert re.search(r"\(constant\.py:[0-9]+\)", said) and "feed it through a placeholder" in said
+
+
+@pytest.mark.slow
+def test_a_recorded_loss_whose_float64_kernel_is_rough_says_so(tf_python, tmp_path):
+    shadow = recorded_of(tf_python, tmp_path, "ctc", CTC).trace.directory + "/shadow"
+    assert Trace(shadow).facts["inexact_in_float64"] == {
+        "places": ["tower_0/CTCLoss", "tower_1/CTCLoss"],
+        "outputs": [""],
+    }
+
+
 @pytest.mark.parametrize("name", few(SCRIPTS, "unmoved_norms"))
 def test_its_port_is_written_and_proven(tf_python, tmp_path, name, capsys):
-    script, result = tmp_path / f"{name}.py", tmp_path / "result.json"
-    script.write_text("\n".join(map(textwrap.dedent, (HEAD, SCRIPTS[name], TAIL))), encoding="utf-8")
-    recorded = run_recorded(tf_python, script, options=(), cwd=tmp_path)
-    assert recorded.code == 0, recorded.said
+    recorded, result = recorded_of(tf_python, tmp_path, name, SCRIPTS[name]), tmp_path / "result.json"
     code = main(["port", str(recorded.out), "--out", str(tmp_path / "port"), "--quiet", "--json", str(result)])
     judged = read_json(str(result))
     assert (code, judged["verdict"], judged["port"]["missing"]) == (0, "same", []), capsys.readouterr().out
