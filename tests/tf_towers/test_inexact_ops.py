@@ -78,3 +78,46 @@ def test_what_depends_on_it_is_a_fact(tf, dtype, outputs):
     assert known.get("outputs") == outputs
     if outputs:
         assert [place.rpartition(" ")[2] for place in known["places"]] == ["CTCLoss"]
+
+
+def _resized(x, labels):
+    image = tf.reshape(x, [-1, 3, 4, 1]) * tf.get_variable("scale", [], x.dtype, tf.ones_initializer())
+    resized = tf.cast(tf.image.resize_bilinear(image, [6, 8]), x.dtype)
+    return tf.reduce_mean(resized), {"resized": resized, "image": image}
+
+
+def _resized_facts(x, labels):
+    inputs = {"x": ("float64", list(x)), "labels": ("int32", list(labels))}
+    training = tf_towers.build(_resized, inputs, 1, small.sgd())
+    facts = tf_towers.facts(training, "float64", 1)
+    return {name: facts[name] for name in ("inexact_in_float64", "float32_in_float64")}
+
+
+def _types_of_rough_ops():
+    from tf_towers.graph.user_errors import ALWAYS_FLOAT32
+
+    image = tf.zeros([1, 4, 4, 1], tf.float64)
+    made = [
+        resize(image, [2, 2]) for resize in (tf.image.resize_bilinear, tf.image.resize_bicubic, tf.image.resize_area)
+    ]
+    made.append(tf.image.crop_and_resize(image, tf.zeros([1, 4]), tf.zeros([1], tf.int32), [2, 2]))
+    made.append(tf.image.extract_glimpse(tf.cast(image, tf.float32), [2, 2], tf.zeros([1, 2])))
+    return {
+        "known": sorted(ALWAYS_FLOAT32),
+        "made": sorted(each.op.type for each in made),
+        "types": [each.dtype.name for each in made],
+    }
+
+
+def test_ops_that_give_float32_whatever_they_take_are_known(tf):
+    found = tf(_types_of_rough_ops)
+    assert [*found["known"]] == [*found["made"]]
+    assert {*found["types"]} == {"float32"}
+
+
+def test_what_is_computed_of_a_float32_op_is_known_to_float32_only(tf):
+    facts = tf(_resized_facts, x=[4, 12], labels=[4, 1])
+    inexact = facts["inexact_in_float64"]
+    assert inexact["outputs"] == ["", "resized"]
+    assert len(inexact["places"]) == 1 and inexact["places"][0].endswith(": ResizeBilinear")
+    assert not facts["float32_in_float64"]  # said once

@@ -26,6 +26,10 @@ HANDED_ON = ENTERING | LOOPING_BACK | CHOOSING | LEAVING_OR_MERGING | {"Identity
 # Ops whose float64 kernel is no more accurate than float32, in 1.15 and 2.21: its largest relative error, against
 # alphas and betas in numpy, of the value and of the gradient. tests/tf_towers/test_inexact_ops.py measures them.
 INEXACT = {"CTCLoss": (5e-9, 7e-8)}
+# Ops that give float32 whatever they take: of what is computed of them every number is rounded, its gradients too.
+# tests/tf_towers/test_inexact_ops.py holds that they do.
+ALWAYS_FLOAT32 = frozenset(["ResizeBilinear", "ResizeBicubic", "ResizeArea", "CropAndResize", "ExtractGlimpse"])
+ROUGH = ALWAYS_FLOAT32 | {*INEXACT}
 
 
 @contextlib.contextmanager
@@ -88,7 +92,8 @@ def float32_places(tower: "Tower") -> List[str]:
         flows.update(_flows_out(op, flows))
         computed = any(one.dtype.base_dtype == tf.float32 and one.name not in flows for one in op.outputs)
         inside = op in behind and op.inputs and op.name.startswith(scope) and "gradients" not in op.name
-        if inside and (computed or _has_float_attribute(op)):
+        # What hangs on those is said of them by `inexact_ops`.
+        if inside and op.type not in ALWAYS_FLOAT32 and (computed or _has_float_attribute(op)):
             place = f"{users_line(list(op.traceback), with_text=False)}: {op.type}"
             # One op of a loop over layers is made on the same line as all others.
             if place not in places:
@@ -97,7 +102,7 @@ def float32_places(tower: "Tower") -> List[str]:
 
 
 def inexact_ops(tower: "Tower") -> Dict[str, List[str]]:
-    """Returns what a float64 tower computes by ops whose float64 kernel is as rough as float32, `INEXACT`.
+    """Returns what a float64 tower computes by ops that are as rough as float32 there: `INEXACT` and `ALWAYS_FLOAT32`.
 
     Args:
       tower: a `Tower`.
@@ -111,7 +116,7 @@ def inexact_ops(tower: "Tower") -> Dict[str, List[str]]:
     places, outputs = [], []
     for name, tensor in [("", tower.loss)] + sorted(tower.outputs.items()):
         # Sorted, for a set has no order that repeats.
-        found = sorted((op for op in needed([tensor.op]) if op.type in INEXACT), key=lambda op: op.name)
+        found = sorted((op for op in needed([tensor.op]) if op.type in ROUGH), key=lambda op: op.name)
         places += [f"{users_line(list(op.traceback), with_text=False)}: {op.type}" for op in found]
         outputs += [name] if found else []
     return {"places": sorted(set(places)), "outputs": outputs} if places else {}

@@ -35,7 +35,7 @@ class Program:
 
     Attributes:
       draws_inside: whether draws inside loops or branches are given.
-      inexact: sorted names of the ops, of those that losses are computed of, whose float64 kernel is as rough as float32.
+      inexact: sorted names of the ops, of those that losses are computed of, that are as rough as float32 in float64.
       expanded: sorted list of the types of ops that were written out as plain ones.
       constants: what `widen` read otherwise.
       racing: sorted trace names of the counters and slots that updates read in no order with their own.
