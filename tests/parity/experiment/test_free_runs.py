@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from parity.experiment.replay.free_run import counts_otherwise, start_of, told_of_shadow, without_averages
+from parity.experiment.replay.script import Part
 from parity.trace import SHADOW_FILE, Trace, TraceWriter
 
 STATE = {
@@ -26,6 +27,30 @@ def test_where_the_training_begins_slots_and_counters_are_the_ports_own():
     assert set(start_of(STATE, True)) == {"var/w", "stat/m", "ema/w", "section/g/ema/w"}
     assert start_of(STATE, False) == STATE
     assert set(without_averages(STATE)) == set(STATE) - {"ema/w", "section/g/ema/w"}
+
+
+def part_of(folder, steps, section):
+    """The part of one of two optimizers, of a script in whose steps the gradients of some variables are recorded."""
+    variables = {name: {"shape": [1], "dtype": "float32", "kind": "weight"} for name in "vw"}
+    statistics = {name: {"shape": [1], "dtype": "float32", "kind": "statistic"} for name in "mn"}
+    writer = TraceWriter(folder, {"package": "made"}, {}, {**variables, **statistics})
+    writer.init({"stat/m": np.zeros(1, np.float32), "stat/n": np.zeros(1, np.float32)})
+    for number, (which, names) in enumerate(steps):
+        grads = {f"section/{which}/grad/{name}": np.ones(1, np.float32) for name in names}
+        moved = {"stat/m": np.zeros(1, np.float32), "stat/n": np.full(1, number, np.float32)}
+        writer.step(number, {**grads, **moved})
+    writer.close()
+    own = [number for number, (which, _) in enumerate(steps) if which == section]
+    return Part(section, Trace(folder), {}, own, frozenset("vw"), set())
+
+
+def test_what_another_optimizer_has_trained_meanwhile_is_known(tmp_path):
+    part = part_of(tmp_path, [("a", "vw"), ("a", "vw"), ("b", "w"), ("b", "w"), ("a", "vw")], "a")
+    assert [part.moved_by_others(number) for number in part.steps] == [set(), set(), {"w"}]
+
+
+def test_a_statistic_that_every_step_leaves_as_it_was_is_unmoved(tmp_path):
+    assert part_of(tmp_path, [("a", "w"), ("a", "w")], "a").unmoved() == {"m"}
 
 
 COUNTED = "{} before the candidate's first step, {} before the script's"

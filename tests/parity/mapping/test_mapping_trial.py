@@ -106,6 +106,25 @@ def test_a_port_with_other_gradients_keeps_what_was_guessed_and_is_unverified():
     assert not decided.agrees
 
 
+@pytest.mark.parametrize(("off", "is_followed"), [(1e-4, True), (1.0, False)])
+def test_where_a_bug_leaves_no_gradient_equal_those_that_are_much_nearer_decide(off, is_followed):
+    port = blocks()
+    recorded = Recorded(port, values_of(port, as_they_begin))
+    draft = draft_mapping(port.reference, port.candidate, {})
+    random = np.random.default_rng(4)
+    # As another decay adds to all of them; where it is as large as they are, nothing is nearer than what was guessed.
+    decided = by_trial(
+        draft,
+        recorded.known,
+        lambda tried, left: {
+            name: value + off * random.standard_normal(value.shape)
+            for name, value in recorded.gradients_of(tried).items()
+        },
+    )
+    assert joined(decided) == (port.meant if is_followed else joined(draft))
+    assert not any(guess.verified for guess in decided.guesses)
+
+
 class Part:
     steps = (0, 5)
 

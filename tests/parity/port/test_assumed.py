@@ -36,7 +36,7 @@ def written(*nodes, loss="loss"):
     )
     file = SimpleNamespace(read=lambda key: np.asarray(FED[key]), shape=lambda key: np.shape(FED[key]))
     trace = SimpleNamespace(step=lambda number: file, variables={})
-    part = SimpleNamespace(name="", prefix="", steps=[0, 1], trace=trace, facts={})
+    part = SimpleNamespace(name="", prefix="", steps=[0, 1], trace=trace, facts={}, unmoved=frozenset)
     shapes = {"x": [(4, 3)], "rows": [(4,)]}
     names = Names(lambda op: "", lambda op: f"train.py:{op.name}")
     return write_part(Reader(graph, part, shapes), "", False, Parameters({}, {}), 1, names)

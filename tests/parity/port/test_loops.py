@@ -63,7 +63,9 @@ def written(nodes, shapes=None, loss="loss"):
     run = {"values": {"loss/0": {"tensor": f"{loss}:0"}, "feed/0/x": {"tensor": "x:0", "dtype": "float32"}}}
     graph = SimpleNamespace(definition={}, nodes=[op("Placeholder", "x"), *nodes], variables={}, shapes={}, runs=[run])
     step = SimpleNamespace(shape=lambda name: (2, 3, 4))
-    part = SimpleNamespace(name="", prefix="", steps=[0], trace=SimpleNamespace(step=lambda number: step))
+    part = SimpleNamespace(
+        name="", prefix="", steps=[0], trace=SimpleNamespace(step=lambda number: step), unmoved=frozenset
+    )
     unknown = {each["name"]: [(-1,)] * 4 for each in nodes if each["op"] != "Const"}
     reader = Reader(graph, part, {**unknown, **(shapes or {})})
     found = write_part(reader, "", False, Parameters({}, {}), 1, Names(lambda op: "", lambda op: ""))

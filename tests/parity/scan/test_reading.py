@@ -89,7 +89,8 @@ def test_every_file_of_this_project_is_what_python_itself_reads():
     "source",
     [
         "if a:\n    \tif b:\n            c = 1\n    \telse:\n            c = 2\nd = 3\n",
-        "def f(x):\n    if x:\n        if x > 1:\n       \t    y = 1\n            z = 2\n        else:\n            y = 3\n    return y\n",
+        "def f(x):\n    if x:\n        if x > 1:\n       \t    y = 1\n            z = 2\n"
+        "        else:\n            y = 3\n    return y\n",
     ],
 )
 def test_a_tab_behind_blanks_goes_to_the_next_multiple_of_eight(source):
