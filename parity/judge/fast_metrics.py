@@ -1,6 +1,5 @@
 """Measures two large arrays in one pass over memory: what comparing traces spends its time on."""
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.judge.metrics import BLOCK, SAFE, distance, norm
-from parity.judge.second_core import SECOND_CORE
 from parity.trace.arrays import Array
 from parity.trace.checksum import Part
 
@@ -45,19 +43,14 @@ def fused_norms(one: Array, other: Array, before: Array | None = None, parts: Se
       one: float array of any shape.
       other: another of the same shape and dtype.
       before: what `one` was before, likewise.
-      parts: of `one` or `other`, to be read meanwhile: by another core if one is idle, or else from the cache.
+      parts: of `one` or `other`, to be combined from the cache.
     """
     arrays = [one.ravel(), other.ravel()]
     if before is not None:
         arrays.append(before.ravel())
     # What overflows or is NaN shows in the sums, and is looked at then: asking before would read everything twice.
-    # One piece of work for all parts: each costs a wait for the interpreter's lock or two, of some 0.1 ms.
-    shared = SECOND_CORE.share(functools.partial(_read, parts)) if parts else None
     with np.errstate(all="ignore"):
-        blocks = one.dtype in WIDE and one.size > BLOCK
-        sums = _of_blocks(arrays, () if shared else parts) if blocks else _of_any(arrays)
-    if shared is not None:
-        shared.wait()
+        sums = _of_blocks(arrays, parts) if one.dtype in WIDE and one.size > BLOCK else _of_any(arrays)
     # A sum that is not finite means an element that is not, or squares that overflowed: the second is measured with
     # care.
     if not all(map(math.isfinite, sums)):
@@ -68,11 +61,6 @@ def fused_norms(one: Array, other: Array, before: Array | None = None, parts: Se
     if all(low < total < SAFE[1] for total in sums):
         return Measured(*(total**0.5 for total in sums))
     return _carefully(one, other, before)
-
-
-def _read(parts: Sequence[Part]) -> None:
-    for part in parts:
-        part.read()
 
 
 def _carefully(one: Array, other: Array, before: Array | None) -> Measured:

@@ -8,6 +8,7 @@ import threading
 import zlib
 from collections import OrderedDict
 from io import BufferedReader
+from queue import SimpleQueue
 from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -43,6 +44,7 @@ _UNREADABLE = "(unreadable)"
 _BEGINNING = 128  # bytes of a file of tensors, which hold its checksum: it is the first entry of the header
 
 LEAST_AHEAD = 1 << 20  # bytes of a file from which a thread of its own is worth its start, some 0.1 ms
+MOST_PENDING = 2  # arrays that wait for another core: those of a pair that is judged, both still in the cache
 MOST_CHECKED = 1 << 14  # files of which it is known whether they are whole: with their names some 5 MB
 
 
@@ -254,6 +256,7 @@ class Following(object):
         self._checksum = Checksum(self._size)
         self._taken: Dict[int, int] = {}  # rows, by the first of them the first behind them
         self._part: Optional[Part] = None
+        self._given: Optional[_Given] = None  # where another core sums that part
         self._settled = not self._expected
         if self._settled:
             _keep(self._identity, "")
@@ -274,15 +277,21 @@ class Following(object):
             self._end_part()
             self._taken[first] = end
             self._part = Part(data, first * ROW - begin, self._checksum.sums_of(first, end - first))
+            self._given = _SECOND_CORE.give(self._part)
 
     def part_of(self, array: Array) -> Optional[Part]:
-        """Returns the bytes that were taken last, to be summed while they are read; None of any other array."""
-        return self._part if self._part is not None and self._part.is_of(array) else None
+        """Returns the bytes that were taken last, to be summed while they are read.
+
+        None where another core sums them, or an array is not these bytes.
+        """
+        return self._part if self._part is not None and not self._given and self._part.is_of(array) else None
 
     def _end_part(self) -> None:
+        if self._given is not None:
+            self._given.wait()
         if self._part is not None:
             self._part.read()
-        self._part = None
+        self._part = self._given = None
 
     def settle(self) -> None:
         """Checks what was not taken, and refuses a file that is not what was written.
@@ -310,6 +319,78 @@ class Following(object):
                     self._checksum.combine(file.read(min(MAPPED_AT_ONCE, (first - place) * ROW)), place)
                 row = max(row, end)
         self._checksum.begin_with(self._blank)
+
+
+class _Given(object):
+    """A part that another thread has been given to sum.
+
+    Two locks, and no future of a pool, whose start costs a tenth of the time that a tensor is judged in.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self._part, self._process = part, os.getpid()
+        self._begun, self._pending = threading.Lock(), threading.Lock()
+        self._pending.acquire()
+
+    def is_pending(self) -> bool:
+        """Returns whether the thread has still to sum the part, or sums it."""
+        return self._pending.locked()
+
+    def sum(self) -> None:
+        """Sums the part, in that thread, unless whoever waited has taken it back."""
+        if self._begun.acquire(False):
+            try:
+                self._part.read()
+            finally:
+                self._pending.release()
+
+    def wait(self) -> None:
+        """Returns once the thread has summed the part; where it has not begun, at once: others may have its core."""
+        if self._begun.acquire(False):
+            self._pending.release()
+        elif self._process == os.getpid():  # a process that was forked meanwhile has no such thread
+            with self._pending:
+                pass
+
+
+class _SecondCore(object):
+    """Sums parts of files beside whoever judges them, as long as it keeps up: a thread, on a core that is idle."""
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._queue: "Optional[SimpleQueue[_Given]]" = None
+        self._given: List[_Given] = []
+
+    def give(self, part: Part) -> Optional[_Given]:
+        """Begins to sum a part; returns what waits for its end, or None where this is busy."""
+        if self._process != os.getpid():  # a process that was forked has the queue and not the thread
+            self._process, self._given = os.getpid(), []
+            self._queue = _served() if _cores() > 1 else None
+        self._given = [each for each in self._given if each.is_pending()]
+        if self._queue is None or len(self._given) >= MOST_PENDING:
+            return None
+        given = _Given(part)
+        self._given.append(given)
+        self._queue.put(given)
+        return given
+
+
+def _served() -> "SimpleQueue[_Given]":
+    queue: "SimpleQueue[_Given]" = SimpleQueue()
+
+    def serve() -> None:
+        while True:
+            queue.get().sum()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return queue
+
+
+_SECOND_CORE = _SecondCore()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _identity(path: str) -> Identity:

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 
 from parity.experiment.compare import compare_traces
 from parity.experiment.perturbed import PerturbedFile
-from parity.judge import fast_metrics, second_core
+from parity.judge import fast_metrics
 from parity.judge.fast_metrics import fused_norms
 from parity.trace import (
     DamagedError,
@@ -174,8 +174,11 @@ def test_damage_is_told_before_what_it_leads_to(tmp_path, all_files_are_large):
         compare_traces(one, other)
 
 
+@pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("size", [1, ROW - 1, 3 * ROW + 5, 300 * ROW + 11])
-def test_a_file_of_which_parts_were_taken_in_any_order_has_its_checksum(tmp_path, monkeypatch, size):
+def test_a_file_of_which_parts_were_taken_in_any_order_has_its_checksum(tmp_path, monkeypatch, size, cores):
+    monkeypatch.setattr(of_files, "_cores", lambda: cores)
+    monkeypatch.setattr(of_files, "_SECOND_CORE", of_files._SecondCore())
     monkeypatch.setattr(of_files, "check_file", lambda path: None)
     path = tmp_path / "x.safetensors"
     write_tensors(path, {"a": np.random.default_rng(size).integers(0, 256, size, np.uint8), "b": np.ones(9)})
@@ -201,16 +204,7 @@ def test_a_part_is_summed_by_rows_whatever_was_read_of_it_before(head):
         np.testing.assert_array_equal(part._sums, expected)
 
 
-def with_cores(monkeypatch, cores):
-    """Has judging see so many cores; returns what shares work with the second."""
-    core = second_core.SecondCore()
-    monkeypatch.setattr(second_core, "_cores", lambda: cores)
-    monkeypatch.setattr(fast_metrics, "SECOND_CORE", core)
-    return core
-
-
-def test_what_is_judged_on_one_core_is_summed_while_it_is_judged(monkeypatch):
-    with_cores(monkeypatch, 1)
+def test_what_is_judged_is_summed_while_it_is_judged(monkeypatch):
     one = np.random.default_rng(0).standard_normal(400_000).astype(np.float32)  # 5 groups of blocks, and some
     rows = one.nbytes // ROW
     parts, summed = [Part(each.view(np.uint8), 0, np.zeros(rows, np.uint64)) for each in (one, one * 1)], []
@@ -247,7 +241,8 @@ def write_large(folder: Path) -> Path:
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_large_tensors_are_checked_as_they_are_judged_on_any_number_of_cores(tmp_path, monkeypatch, cores):
-    with_cores(monkeypatch, cores)
+    monkeypatch.setattr(of_files, "_cores", lambda: cores)
+    monkeypatch.setattr(of_files, "_SECOND_CORE", of_files._SecondCore())
     monkeypatch.setattr(Checksum, "map", None)  # whole files are read by themselves where they do not agree
     one, other = write_large(tmp_path / "one"), write_large(tmp_path / "other")
     assert compare_traces(one, other).verdict == "same"
@@ -263,23 +258,16 @@ def test_large_tensors_are_checked_as_they_are_judged_on_any_number_of_cores(tmp
 
 def test_a_thread_that_has_not_begun_is_not_waited_for(tmp_path, monkeypatch):
     held, begun = threading.Event(), threading.Event()
-    core = with_cores(monkeypatch, 2)
-    core.share(lambda: (begun.set(), held.wait(60)))
+    core = of_files._SecondCore()
+    monkeypatch.setattr(of_files, "_cores", lambda: 2)
+    monkeypatch.setattr(of_files, "_SECOND_CORE", core)
+    core.give(SimpleNamespace(read=lambda: (begun.set(), held.wait(60))))
     assert begun.wait(60)
-    core._last = None  # so that it is not busy, only late
+    core._given.clear()  # so that it is not busy, only late
     one, other = write_large(tmp_path / "one"), write_large(tmp_path / "other")
     assert compare_traces(one, other).verdict == "same"
     assert not held.is_set()
     held.set()
-
-
-def test_what_fails_in_a_thread_fails_where_it_is_waited_for(monkeypatch):
-    core = with_cores(monkeypatch, 2)
-    begun = threading.Event()
-    shared = core.share(lambda: (begun.set(), 1 // 0))
-    assert begun.wait(60)
-    with pytest.raises(ZeroDivisionError):
-        shared.wait()
 
 
 def test_a_file_that_another_one_took_the_place_of_meanwhile_is_read_by_itself(tmp_path):
