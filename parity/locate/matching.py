@@ -85,6 +85,13 @@ class _Output:
                     whole = self._value.reshape(*before, *sizes, *behind)
                     yield (_Output(self.number, np.take(whole, each, place)) for each in range(count))
 
+    def split(self, size: int) -> tuple["_Output", "_Output"] | None:
+        """Returns its first rows, so many numbers, and those behind them; None where these are no whole rows."""
+        row = self.size // len(self._value) if self._value.ndim and len(self._value) else 0
+        if not row or size % row:
+            return None
+        return _Output(self.number, self._value[: size // row]), _Output(self.number, self._value[size // row :])
+
     @cached_property
     def largest(self) -> float:
         """The size of the largest number that is finite; NaN without any."""
@@ -165,6 +172,26 @@ def _reach_by_parts(
                 of_parts.setdefault(number, whole.number)
             if found:
                 break
+        else:
+            for each in _in_two(whole, parts, tolerance):
+                of_wholes.setdefault(whole.number, each.number)
+                of_parts.setdefault(each.number, whole.number)
+
+
+def _in_two(whole: _Output, parts: Map[int, list[_Output]], tolerance: float) -> Sequence[_Output]:
+    """The two outputs of unlike sizes that a whole is, one behind the other, as examples and several wrong ones of each."""
+    for size in parts.keys() & {whole.size - size for size in parts}:
+        firsts, seconds = parts[size], parts[whole.size - size]
+        # Sizes add up, whatever the order: of all pairs one or none is looked at.
+        sums = np.add.outer([each.sizes[0] for each in firsts], [each.sizes[0] for each in seconds])
+        for one, two in np.argwhere(np.abs(sums - whole.sizes[0]) <= 8 * tolerance * whole.sizes[0]):
+            cut = whole.split(size)
+            if cut is None:
+                break
+            found = firsts[one], seconds[two]
+            if all(own.holds(other, tolerance) for own, other in zip(cut, found, strict=True)):
+                return found
+    return ()
 
 
 def _held(parts: Iterator[_Output], among: Sequence[_Output], tolerance: float) -> list[int]:

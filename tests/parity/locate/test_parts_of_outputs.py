@@ -30,6 +30,9 @@ def reached(one, other):
         (WHOLE.transpose(1, 0, 2).reshape(24, 5), STEPS),  # and in blocks
         (WHOLE, [WHOLE[:2], WHOLE[2:]]),
         (np.concatenate([WHOLE, 2 * WHOLE], -1), [WHOLE, 2 * WHOLE]),
+        (WHOLE, [WHOLE[:1], WHOLE[1:]]),  # examples, and three wrong ones of each
+        (WHOLE, [WHOLE[1:], WHOLE[:1]]),
+        (WHOLE.reshape(24, 5), [WHOLE[:1].transpose(1, 0, 2), WHOLE[1:]]),
     ],
 )
 def test_a_whole_is_reached_by_its_parts_and_they_by_it(whole, parts):
@@ -47,6 +50,8 @@ def test_a_whole_is_reached_by_its_parts_and_they_by_it(whole, parts):
         [*STEPS[:5], STEPS[5] + 1e-6],
         [RANDOM.permuted(WHOLE.reshape(-1)).reshape(6, 4, 5)[step] for step in range(6)],
         [WHOLE[:3]],  # no divisor
+        [WHOLE[:1], WHOLE[1:] + 1e-6],
+        [WHOLE.reshape(-1)[:7], WHOLE.reshape(-1)[7:]],  # no whole rows
         [WHOLE[:, 0], WHOLE[:, 0] * 2],
     ],
 )
