@@ -227,3 +227,27 @@ def test_of_what_only_gives_its_shape_or_dtype_nothing_is_computed(how):
         behind.add(each := pending.pop())
         pending += watch.passed[each][0].inputs
     assert all(not watch.passed[each][0].weights for each in behind)
+
+
+def test_a_sparse_matrix_is_known_as_the_dense_one_and_a_huge_one_not_at_all():
+    class Graph(nn.Module):
+        def __init__(self, size: int) -> None:
+            super().__init__()
+            self.size, self.weight = size, nn.Parameter(torch.ones(size, 1, dtype=torch.float64))
+
+        def forward(self, at: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+            return torch.sparse.mm(torch.sparse_coo_tensor(at, values, (self.size, self.size)), self.weight)
+
+    at, values = torch.tensor([[0, 1, 1], [1, 0, 2]]), torch.tensor([2.0, 3.0, 4.0], dtype=torch.float64)
+    for size in (3, 1 << 14):
+        model = Graph(size)
+        watch = ForwardWatch(model)
+        with watch.watching():
+            model(at, values).sum().backward()
+        [product] = [each for op, each in watch.passed if "mm" in op.kind]
+        np.testing.assert_array_equal(product[:3, 0], [2.0, 7.0, 0.0])
+        [made] = [each for op, each in watch.passed if op.kind == "sparse_coo_tensor"]
+        if size == 3:
+            np.testing.assert_array_equal(made, [[0.0, 2.0, 0.0], [3.0, 0.0, 4.0], [0.0, 0.0, 0.0]])
+        else:
+            assert made is None

@@ -275,7 +275,9 @@ class ForwardWatch(TorchFunctionMode):
     ) -> None:
         path, module = self._path[-1] if self._path else ("", "")
         described = {**attributes, "module": module} if module else attributes
-        kept = _array(value) if value.is_floating_point() and self._outputs is None else None
+        # A sparse matrix may be of any size; small ones are known as the dense matrix that they are.
+        is_kept = value.layout is torch.strided or value.numel() <= MOST_KEPT_OF_AN_OPERAND
+        kept = _array(value) if value.is_floating_point() and self._outputs is None and is_kept else None
         if self._outputs is not None:
             self._outputs.append(value)
         numbers, weights, line = sorted(source.numbers), sorted(source.weights), self._line()
@@ -419,5 +421,6 @@ def _is_plain(value: Any) -> bool:
 
 def _array(tensor: Tensor) -> np.ndarray:
     held = tensor.detach()
+    held = held if held.layout is torch.strided else held.to_dense()
     held = held.float() if held.dtype is torch.bfloat16 else held
     return np.array(held.cpu().numpy(), order="C")
