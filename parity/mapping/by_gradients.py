@@ -85,8 +85,8 @@ class Gradients(Numbers):
             distances[row, place] = self._distance(ones[row], others[place])
         return distances
 
-    def apart(self, draft: Draft) -> float:
-        """Returns how far the gradients of a draft's guesses are apart, added up, where it is known."""
+    def total_of(self, draft: Draft) -> float:
+        """Returns the distances of the gradients of a draft's guesses, those that are known, added up."""
         known = (self(guess.variable, guess.unit, guess.text) for guess in draft.guesses)
         return sum(distance for distance in known if distance is not None)
 
@@ -362,11 +362,11 @@ def by_trial(
             checked, numbers = attempted
             if checked.agrees:
                 return checked.with_reasons_since(draft)
-            agreeing, apart = sum(guess.verified is True for guess in checked.guesses), numbers.apart(checked)
-            is_nearer = apart < MUCH_NEARER * least
+            agreeing, total = sum(guess.verified is True for guess in checked.guesses), numbers.total_of(checked)
+            is_nearer = total < MUCH_NEARER * least
             following = checked.by(numbers) if agreeing > most or is_nearer else None
             if is_nearer:
-                nearest, least = checked.with_reasons_since(draft), apart
+                nearest, least = checked.with_reasons_since(draft), total
             most = max(agreeing, most)
     return nearest
 

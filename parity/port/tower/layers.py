@@ -384,8 +384,8 @@ def _unmoved_statistics(norm: Op, idle: Collection[str]) -> dict[str, Any]:
     if not own or "mean" in norm.attributes:
         return {}
     scope = own.rpartition("/")[0]
-    beside = [name for name in sorted(idle) if name.rpartition("/")[0] == scope]
-    found = [[name for name in beside if word in name.rpartition("/")[2]] for word in ("mean", "var")]
+    of_layer = [name for name in sorted(idle) if name.rpartition("/")[0] == scope]
+    found = [[name for name in of_layer if word in name.rpartition("/")[2]] for word in ("mean", "var")]
     if not all(len(names) == 1 for names in found):
         return {}
     return {"mean": found[0][0], "variance": found[1][0], "decay": UNMOVED}
