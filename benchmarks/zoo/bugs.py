@@ -27,9 +27,9 @@ class Bug(BaseModel):
       kind: where in a step it is.
       module: path of the port's module whose output is wrong first, as in ``named_modules()``; "" for no forward bug. A
         report is in place too where it shows one of the planted lines, see `bench.at_its_place`.
-      quantity: the quantity in which the sides differ first where layers are left out of account, as a trace calls it: "act",
-        "stat" (moving statistics), "loss", "tower_grad", "tower_clip", "grad" (combined), "clip", "slot", "var", "state" (a rate, a
-        counter), "ema", "metric" or "eval".
+      quantity: the quantity in which the sides differ first where layers are left out of account, in a trace's words: "act",
+        "stat" (moving statistics), "loss", "tower_grad", "tower_clip", "grad" (combined), "clip", "slot", "var",
+        "state" (a rate, a counter), "ema", "metric" or "eval".
       causes: identifiers of causes that say what it is; empty where the catalogue has none.
       words: what a good report would say.
       after: the public bug it is modelled on, in words.
