@@ -59,6 +59,7 @@ class Reader:
 
     def __init__(self, graph: RecordedGraph, part: Part, shapes: Mapping[str, Sequence[tuple[int, ...]]]) -> None:
         self._part, self._shapes, self._static = part, shapes, graph.shapes
+        self._unmoved = part.unmoved()
         handing_on = functions_that_hand_on(graph.definition)
         self._nodes = {
             node["name"]: {**node, "op": "Identity"} if node["op"] in handing_on else node for node in graph.nodes
@@ -94,9 +95,7 @@ class Reader:
             tensor = Op(
                 kind, "loss", [tensor, axes.output()], {"keep_dims": False}, [()], [tensor.dtype], last
             ).output()
-        return Tower(
-            tensor, building.feeds, building.variables, building.writes(), building.numbers, self._part.unmoved()
-        )
+        return Tower(tensor, building.feeds, building.variables, building.writes(), building.numbers, self._unmoved)
 
     def fed(self, number: int) -> Iterator[tuple[str, TensorKey, str]]:
         """Yields the tensor, the key and the dtype of everything that is fed to a tower."""
