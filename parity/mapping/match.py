@@ -65,7 +65,7 @@ def describe_questions(guesses: Sequence[Guess]) -> str:
 
 
 def leave_idle_out(
-    draft: Draft, candidate: Sequence[Variable], entries: Map[str, MappingEntry], unmoved: Collection[str]
+    draft: Draft, candidate: Sequence[Variable], entries: Map[str, MappingEntry], idle: Collection[str]
 ) -> Draft:
     """Returns the draft without the statistics that the port lacks and that the training neither reads nor moves.
 
@@ -75,14 +75,14 @@ def leave_idle_out(
       draft: the mapping.
       candidate: the torch side's variables.
       entries: the reference's name to what the case says of it.
-      unmoved: names of the statistics that no step moves.
+      idle: names of the statistics that no step reads or moves.
     """
-    idle = {v.name for v in draft.left if v.kind == "statistic" and not v.use and v.name in unmoved}
-    if not idle:
+    lacking = {variable.name for variable in draft.left if variable.name in idle}
+    if not lacking:
         return draft
-    again = draft_mapping(draft.reference, candidate, {**entries, **{name: MappingEntry(to=()) for name in idle}})
+    again = draft_mapping(draft.reference, candidate, {**entries, **{name: MappingEntry(to=()) for name in lacking}})
     return again._replace(
-        sure={name: pair._replace(why=IDLE) if name in idle else pair for name, pair in again.sure.items()}
+        sure={name: pair._replace(why=IDLE) if name in lacking else pair for name, pair in again.sure.items()}
     )
 
 

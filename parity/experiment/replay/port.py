@@ -104,7 +104,7 @@ class ReplayedPort:
         self._own_values: dict[str, list[float]] = found["own_values"]  # before what this part does not train is frozen
         names = {quantity: Renaming(quantity, found) for quantity, found in named.items()}
         drafted = draft_mapping(variables_of(part.variables), variables, entries)
-        self.draft = leave_idle_out(drafted, variables, entries, part.unmoved())
+        self.draft = leave_idle_out(drafted, variables, entries, part.idle())
         require_total(self.draft)
         if any(guess.open for guess in self.draft.guesses):
 

@@ -2,13 +2,11 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from parity.experiment.replay.required import number_of, require_facts
-from parity.judge.imprecise_ops import INEXACT_FACT
 from parity.mapping import Mapping
 from parity.record.combination import given_as_clipped
 from parity.trace import (
@@ -20,7 +18,6 @@ from parity.trace import (
     TensorFile,
     Trace,
     TraceError,
-    TraceWriter,
     batch_name,
     break_ties,
     break_ties_of_inputs,
@@ -198,6 +195,10 @@ class Part:
                 if text in file and np.array_equal(file.read(text), start.read(text))
             }
         return frozenset(names)
+
+    def idle(self) -> frozenset[str]:
+        """Returns the names of those of them that nothing which trains reads either: a port need not have them."""
+        return frozenset(name for name in self.unmoved() if not self.trace.variables.get(name, {}).get("use"))
 
     def moved_by_others(self, number: int) -> set[str]:
         """Returns the names of variables that another of several optimizers has trained since this one's step before."""
@@ -442,33 +443,3 @@ def _order_and_loops(trace: Trace) -> tuple[dict[str, int], dict[str, str]]:
     order = {node["name"]: place for place, node in enumerate(graph.nodes)}
     values = [value for run in graph.runs for value in run["values"].items()]
     return order, {text: described["loop"] for text, described in values if "loop" in described}
-
-
-# Leaves what a port can repeat of a recorded trace, of its float64 shadow, and of that shadow's free run.
-
-
-def write_reference(part: Part, recorded: Trace, out: Path) -> Trace:
-    """Leaves what a port can repeat of a recorded trace, or of its shadow."""
-    exact = recorded.facts.get("precision") == "float64"
-    variables = recorded.variables
-    # A statistic that races is another number in every run: no port could be held to it.
-    if part.racing:
-        variables = {name: entry for name, entry in variables.items() if entry["kind"] != "statistic"}
-    # What a shadow alone says of the ops that it is computed by.
-    inexact = {INEXACT_FACT: recorded.facts[INEXACT_FACT]} if recorded.facts.get(INEXACT_FACT) else {}
-    facts = {**part.facts, **inexact, "precision": recorded.facts.get("precision")}
-    writer = TraceWriter(out, recorded.producer, facts, variables, ())
-    start = {text: value for text, value in part.before(part.steps[0]).items() if _judged(part, text)}
-    writer.init({text: _wider(text, value) for text, value in start.items()} if exact else start)
-    for number in part.steps:
-        writer.step(number, part.tensors(number, recorded.step(number)))
-    writer.close()
-    return Trace(out)
-
-
-def _judged(part: Part, text: str) -> bool:
-    return quantity_of(text) != "stat" or not (part.racing or parse_key(text).name in part.held)
-
-
-def _wider(text: str, value: Array) -> Array:
-    return value.astype("float64") if value.dtype.kind == "f" and quantity_of(text) != "state" else value

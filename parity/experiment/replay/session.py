@@ -13,8 +13,9 @@ from parity.experiment.replay.levels import Judged, judge_part
 from parity.experiment.replay.port import Port as Port
 from parity.experiment.replay.port import ReplayedPort, check_port
 from parity.experiment.replay.port import TrainingModule as TrainingModule
+from parity.experiment.replay.reference import write_reference
 from parity.experiment.replay.refused_parts import refused_parts
-from parity.experiment.replay.script import Part, launched_part, parts_of, write_reference
+from parity.experiment.replay.script import Part, launched_part, parts_of
 from parity.experiment.replay.script import ReplayError as ReplayError
 from parity.experiment.replay.sections import Looked, in_section, look_at_part, together
 from parity.experiment.replay.training import trains_itself, with_training

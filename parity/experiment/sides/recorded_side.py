@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from parity.experiment.replay.script import Part, write_reference
+from parity.experiment.replay.reference import write_reference
+from parity.experiment.replay.script import Part
 from parity.mapping.states import write_states
 from parity.trace import SHADOW_FREE, Trace
 

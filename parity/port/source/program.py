@@ -167,7 +167,7 @@ def _port_of(directory: Path, in_plain_torch: bool) -> Port:
         {part.name: training for part, training in zip(parts, trainings, strict=True)},
         [Missing(f"{each.kind} {each.name}", each.line, _shapes_in_words(each), each.kind) for each in refused]
         + [Missing(*each) for training in trainings for each in training.missing]
-        + [*_statistics_left(trace, parameters, parts[0].unmoved())],
+        + [*_statistics_left(trace, parameters, parts[0].idle())],
         parameters,
         graph,
         names.inputs,
@@ -225,12 +225,11 @@ def _written(
             no_blocks.add(differ.variables)
 
 
-def _statistics_left(trace: Trace, parameters: Parameters, unmoved: Collection[str]) -> Iterator[Missing]:
+def _statistics_left(trace: Trace, parameters: Parameters, idle: Collection[str]) -> Iterator[Missing]:
     """The moving statistics that no layer of the port has, but for those that the training neither reads nor moves."""
     mapped = parameters.mapping()
     for name, entry in trace.variables.items():
-        is_idle = name in unmoved and not entry.get("use")
-        if entry["kind"] == "statistic" and name not in mapped and not is_idle:
+        if entry["kind"] == "statistic" and name not in mapped and name not in idle:
             yield Missing(f"the statistic {name}", "", "is moved in a way that no layer has", "statistic")
 
 

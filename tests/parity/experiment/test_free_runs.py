@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from parity.experiment.replay.free_run import counts_otherwise, start_of, told_of_shadow, without_averages
+from parity.experiment.replay.reference import write_reference
 from parity.experiment.replay.script import Part
+from parity.judge.imprecise_ops import INEXACT_FACT
 from parity.trace import SHADOW_FILE, Trace, TraceWriter
 
 STATE = {
@@ -29,10 +31,10 @@ def test_where_the_training_begins_slots_and_counters_are_the_ports_own():
     assert set(without_averages(STATE)) == set(STATE) - {"ema/w", "section/g/ema/w"}
 
 
-def part_of(folder, steps, section):
+def part_of(folder, steps, section, use=""):
     """The part of one of two optimizers, of a script in whose steps the gradients of some variables are recorded."""
     variables = {name: {"shape": [1], "dtype": "float32", "kind": "weight"} for name in "vw"}
-    statistics = {name: {"shape": [1], "dtype": "float32", "kind": "statistic"} for name in "mn"}
+    statistics = {name: {"shape": [1], "dtype": "float32", "kind": "statistic", "use": use} for name in "mn"}
     writer = TraceWriter(folder, {"package": "made"}, {}, {**variables, **statistics})
     writer.init({"stat/m": np.zeros(1, np.float32), "stat/n": np.zeros(1, np.float32)})
     for number, (which, names) in enumerate(steps):
@@ -49,8 +51,23 @@ def test_what_another_optimizer_has_trained_meanwhile_is_known(tmp_path):
     assert [part.moved_by_others(number) for number in part.steps] == [set(), set(), {"w"}]
 
 
-def test_a_statistic_that_every_step_leaves_as_it_was_is_unmoved(tmp_path):
-    assert part_of(tmp_path, [("a", "w"), ("a", "w")], "a").unmoved() == {"m"}
+@pytest.mark.parametrize(("use", "idle"), [("", {"m"}), ("FusedBatchNormV3", set())])
+def test_a_statistic_that_every_step_leaves_as_it_was_is_unmoved_and_idle_where_nothing_reads_it(tmp_path, use, idle):
+    part = part_of(tmp_path, [("a", "w"), ("a", "w")], "a", use)
+    assert part.unmoved() == {"m"}
+    assert part.idle() == idle
+
+
+def test_what_a_shadow_says_of_rough_ops_stays_with_what_is_judged(tmp_path):
+    part = part_of(tmp_path / "recorded", [("a", "w")], "a")
+    rough = {"places": ["tower_0/CTCLoss"], "outputs": [""]}
+    for name, facts in (("rough", {INEXACT_FACT: rough}), ("exact", {})):
+        writer = TraceWriter(tmp_path / name, {"package": "made"}, {**facts, "precision": "float64"})
+        writer.init({})
+        writer.step(0, {})
+        writer.close()
+        left = write_reference(part, Trace(tmp_path / name), tmp_path / f"{name}-left")
+        assert left.facts.get(INEXACT_FACT) == facts.get(INEXACT_FACT)
 
 
 COUNTED = "{} before the candidate's first step, {} before the script's"
