@@ -101,6 +101,13 @@ def test_one_step_tells_layers_apart_that_names_and_shapes_do_not(tmp_path, runs
     assert (len(sides.candidate.asked) == 1) == runs_again
 
 
+@pytest.mark.parametrize("factor", [0.5, 3.0])
+def test_a_factor_that_all_gradients_have_is_left_out_and_they_verify_what_is_joined(tmp_path, factor):
+    port = two_layers()
+    decided = decide_by_numbers(draft_mapping(port.reference, port.candidate, {}), ready(tmp_path, port, factor=factor))
+    assert joined(decided) == RIGHT and decided.agrees
+
+
 def test_where_no_gradient_agrees_the_guess_that_numbers_prefer_stays_unverified(tmp_path):
     port = two_layers()
     decided = decide_by_numbers(draft_mapping(port.reference, port.candidate, {}), ready(tmp_path, port, factor=-1.0))
